@@ -3,10 +3,20 @@
 //! Both faces reach one owner, one record, one fence and one journal. A task call fences on
 //! "the current generation, as decided inside the owner", so a kubelet never meets a conflict.
 
+mod backend;
 mod error;
+mod limits;
+mod machine;
+mod record;
 mod types;
 
+pub use backend::{
+    TaskBackend, TaskEnd, TaskExec, TaskInit, TaskObservation, TaskProcess, TaskProvisioned,
+    TaskRuntimeEvents,
+};
 pub use error::TaskError;
+pub use machine::{ExecState, InitState};
+pub use record::{ExecSlot, InitSlot, TaskRecord};
 pub use types::*;
 
 use a3sbox_oci::ContainerStats;
@@ -64,6 +74,12 @@ pub trait TaskManager: Send + Sync {
     async fn stats(&self, key: &TaskKey) -> TaskResult<ContainerStats>;
     async fn state(&self, key: &TaskKey, process: Option<&str>) -> TaskResult<TaskState>;
     async fn checkpoint(&self, key: &TaskKey, request: TaskCheckpoint) -> TaskResult<()>;
+    /// Takes over a container whose owner died: kills what is left of it, deletes it, cleans up and
+    /// reports how its init process ended. A status is there only when somebody saw the exit, or when
+    /// this call killed the process itself.
+    ///
+    /// Refused with `FailedPrecondition` while another owner is alive; `NotFound` without a record.
+    async fn task_recover_and_delete(&self, key: &TaskKey) -> TaskResult<TaskDeleted>;
     /// Number of containers that this manager holds; zero lets the shim end.
     fn live(&self) -> usize;
     /// The single stream of events, in the order in which their causes were recorded. `None` when it
