@@ -139,11 +139,13 @@ impl Journal {
         for payload in payloads {
             self.encode(payload, &mut lines)?;
         }
+        // From here on the descriptor may name a replaced file, also when the replacement reports an error
+        // (its last step can fail after the rename): nothing is appended before the path is opened again.
+        self.is_stale = true;
         record::replace(&self.path, &lines)?;
         self.length = lines.len() as u64;
         self.entries = payloads.len();
         self.torn = false;
-        self.is_stale = true;
         self.reopen_if_stale()
     }
 
@@ -185,6 +187,11 @@ impl Journal {
                 .append(true)
                 .open(&self.path)
                 .map_err(|e| DurableError::io(Step::Open, &self.path, e))?;
+            let metadata = self.file.metadata();
+            self.length = metadata
+                .map_err(|e| DurableError::io(Step::Read, &self.path, e))?
+                .len();
+            self.torn = false;
             self.is_stale = false;
         }
         Ok(())
