@@ -1,0 +1,469 @@
+//! The one TOML schema of this runtime: what a handler gives, what a pod may ask for, and the switches
+//! of the OCI engine, as `design.md` §6 fixes it.
+//!
+//! The base file holds for the node; the options of the handler's stanza lie over it, key by key. Parsing
+//! goes over the whole document and reports every fault, each with its key.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use crate::options::{RuncOptions, RuntimeOptions};
+
+/// Base configuration of a node. [`CONFIG_ENV`] names another file.
+pub(crate) const DEFAULT_CONFIG: &str = "/etc/a3sbox/config.toml";
+/// Environment variable with the path of the base configuration.
+pub(crate) const CONFIG_ENV: &str = "A3SBOX_CONFIG";
+/// Annotation by which a pod asks for an isolation class.
+pub(crate) const ISOLATION_ANNOTATION: &str = "a3s.box/isolation";
+/// Where records live when nothing else is said.
+pub(crate) const DEFAULT_STATE_ROOT: &str = "/run/a3sbox";
+/// Largest configuration file that is read.
+const CONFIG_MAX_BYTES: u64 = 1 << 20;
+const SCHEMA_VERSION: i64 = 1;
+
+/// How strongly a container is kept apart from the node; a later one is stronger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Isolation {
+    /// The node's own kernel.
+    Native,
+    /// A virtual machine per pod.
+    MicroVm,
+}
+
+impl Isolation {
+    fn parse(word: &str) -> Option<Self> {
+        match word {
+            "native" => Some(Self::Native),
+            "microvm" => Some(Self::MicroVm),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::MicroVm => "microvm",
+        }
+    }
+}
+
+/// A configuration that was checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Policy {
+    pub(crate) isolation: Isolation,
+    pub(crate) allow_weaker: bool,
+    pub(crate) state_root: PathBuf,
+    pub(crate) runc: RuncOptions,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            isolation: Isolation::Native,
+            allow_weaker: false,
+            state_root: PathBuf::from(DEFAULT_STATE_ROOT),
+            runc: RuncOptions::default(),
+        }
+    }
+}
+
+/// Why a configuration or a wish was refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PolicyError {
+    #[error("cannot read configuration {path}")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("configuration {path} is larger than {CONFIG_MAX_BYTES} bytes")]
+    TooLarge { path: PathBuf },
+    #[error("malformed TOML in {place}")]
+    Toml {
+        place: String,
+        source: Box<toml::de::Error>,
+    },
+    #[error("invalid runtime options: {}", .0.join("; "))]
+    Faults(Vec<String>),
+    #[error(
+        "annotation {ISOLATION_ANNOTATION}: unknown isolation {0:?}, expected native or microvm"
+    )]
+    UnknownIsolation(String),
+    #[error(
+        "annotation {ISOLATION_ANNOTATION} asks for {asked}, which is weaker than {given} of this runtime class, \
+         and allow_weaker is not set"
+    )]
+    Weaker {
+        asked: &'static str,
+        given: &'static str,
+    },
+    #[error("isolation microvm is not available in this build")]
+    MicroVmUnavailable,
+}
+
+/// Path of the base configuration of this process.
+pub(crate) fn base_path() -> PathBuf {
+    std::env::var_os(CONFIG_ENV).map_or_else(|| PathBuf::from(DEFAULT_CONFIG), PathBuf::from)
+}
+
+impl Policy {
+    /// The base file with the options of one call over it. A base file that is absent is an empty one.
+    pub(crate) fn load(base: &Path, options: &RuntimeOptions) -> Result<Self, PolicyError> {
+        let mut table = match read_table(base) {
+            Err(PolicyError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Table::new()
+            }
+            read => read?,
+        };
+        match options {
+            RuntimeOptions::None => {}
+            RuntimeOptions::File(path) => lay_over(&mut table, read_table(path)?),
+            RuntimeOptions::Body(body) => lay_over(&mut table, parse_table("ConfigBody", body)?),
+            RuntimeOptions::Runc(runc) => {
+                let mut policy = Self::from_table(&table)?;
+                policy.runc.overlay(runc);
+                return Ok(policy);
+            }
+        }
+        Self::from_table(&table)
+    }
+
+    /// What the container gets: the handler's isolation, or what its annotation may ask for.
+    pub(crate) fn isolation_for(
+        &self,
+        annotations: &HashMap<String, String>,
+    ) -> Result<Isolation, PolicyError> {
+        let isolation = match annotations.get(ISOLATION_ANNOTATION) {
+            None => self.isolation,
+            Some(word) => {
+                let asked = Isolation::parse(word)
+                    .ok_or_else(|| PolicyError::UnknownIsolation(word.clone()))?;
+                if asked < self.isolation && !self.allow_weaker {
+                    return Err(PolicyError::Weaker {
+                        asked: asked.word(),
+                        given: self.isolation.word(),
+                    });
+                }
+                asked
+            }
+        };
+        match isolation {
+            Isolation::Native => Ok(isolation),
+            // There is no fallback: what cannot be had is an error, never the weaker class.
+            Isolation::MicroVm => Err(PolicyError::MicroVmUnavailable),
+        }
+    }
+
+    fn from_table(table: &Table) -> Result<Self, PolicyError> {
+        let mut reader = Reader::default();
+        let policy = reader.policy(table);
+        if reader.faults.is_empty() {
+            Ok(policy)
+        } else {
+            Err(PolicyError::Faults(reader.faults))
+        }
+    }
+}
+
+impl RuncOptions {
+    /// Options sent as a message have no "not said": each value that is not the default one counts.
+    fn overlay(&mut self, over: &Self) {
+        fn over_option<T: Clone>(base: &mut Option<T>, over: &Option<T>) {
+            if over.is_some() {
+                base.clone_from(over);
+            }
+        }
+        self.no_pivot_root |= over.no_pivot_root;
+        self.no_new_keyring |= over.no_new_keyring;
+        self.systemd_cgroup |= over.systemd_cgroup;
+        if over.io_uid != 0 {
+            self.io_uid = over.io_uid;
+        }
+        if over.io_gid != 0 {
+            self.io_gid = over.io_gid;
+        }
+        over_option(&mut self.shim_cgroup, &over.shim_cgroup);
+        over_option(&mut self.binary_name, &over.binary_name);
+        over_option(&mut self.root, &over.root);
+        over_option(&mut self.criu_path, &over.criu_path);
+        over_option(&mut self.criu_image_path, &over.criu_image_path);
+        over_option(&mut self.criu_work_path, &over.criu_work_path);
+    }
+}
+
+fn read_table(path: &Path) -> Result<Table, PolicyError> {
+    let mut text = String::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(CONFIG_MAX_BYTES + 1).read_to_string(&mut text))
+        .map_err(|source| PolicyError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+    if text.len() as u64 > CONFIG_MAX_BYTES {
+        return Err(PolicyError::TooLarge {
+            path: path.to_owned(),
+        });
+    }
+    parse_table(&path.display().to_string(), &text)
+}
+
+fn parse_table(place: &str, text: &str) -> Result<Table, PolicyError> {
+    text.parse().map_err(|source| PolicyError::Toml {
+        place: place.to_owned(),
+        source: Box::new(source),
+    })
+}
+
+/// Tables merge key by key, everything else replaces.
+fn lay_over(base: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) => lay_over(below, above),
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+/// Collects faults instead of stopping at the first one.
+#[derive(Default)]
+struct Reader {
+    faults: Vec<String>,
+}
+
+impl Reader {
+    fn policy(&mut self, table: &Table) -> Policy {
+        let mut policy = Policy::default();
+        for (key, value) in table {
+            match key.as_str() {
+                "schema_version" => {
+                    if let Some(version) = self.integer(key, value, 0, i64::MAX)
+                        && version != SCHEMA_VERSION
+                    {
+                        self.fault(format!(
+                            "schema_version {version} is not known, expected {SCHEMA_VERSION}"
+                        ));
+                    }
+                }
+                "isolation" => {
+                    if let Some(word) = self.string(key, value) {
+                        match Isolation::parse(word) {
+                            Some(isolation) => policy.isolation = isolation,
+                            None => self.fault(format!(
+                                "isolation {word:?} is not known, expected native or microvm"
+                            )),
+                        }
+                    }
+                }
+                "allow_weaker" => self.boolean(key, value, &mut policy.allow_weaker),
+                "state_root" => {
+                    if let Some(path) = self.absolute(key, value) {
+                        policy.state_root = path;
+                    }
+                }
+                "native" => self.native(value),
+                "microvm" => self.microvm(value),
+                "snapshots" => self.snapshots(value),
+                "sidecar" => self.sidecar(value),
+                "NoPivotRoot" => self.boolean(key, value, &mut policy.runc.no_pivot_root),
+                "NoNewKeyring" => self.boolean(key, value, &mut policy.runc.no_new_keyring),
+                "SystemdCgroup" => self.boolean(key, value, &mut policy.runc.systemd_cgroup),
+                "ShimCgroup" => policy.runc.shim_cgroup = self.nonempty(key, value),
+                "BinaryName" => policy.runc.binary_name = self.nonempty(key, value),
+                "Root" => policy.runc.root = self.absolute_or_empty(key, value),
+                "CriuPath" => policy.runc.criu_path = self.nonempty(key, value).map(Into::into),
+                "CriuImagePath" => policy.runc.criu_image_path = self.absolute_or_empty(key, value),
+                "CriuWorkPath" => policy.runc.criu_work_path = self.absolute_or_empty(key, value),
+                "IoUid" => policy.runc.io_uid = self.id(key, value),
+                "IoGid" => policy.runc.io_gid = self.id(key, value),
+                // The CRI plugin's own key for the kind of the content; one kind exists.
+                "TypeUrl" => drop(self.string(key, value)),
+                _ => self.fault(format!("unknown option {key:?}")),
+            }
+        }
+        policy
+    }
+
+    fn native(&mut self, value: &Value) {
+        for (key, value) in self.table("native", value) {
+            match key.as_str() {
+                "engine" => match self.string("native.engine", value) {
+                    None | Some("runc") => {}
+                    Some("builtin") => {
+                        self.fault(
+                            "native.engine \"builtin\" is not available in this build".into(),
+                        );
+                    }
+                    Some(other) => self.fault(format!(
+                        "native.engine {other:?} is not known, expected runc or builtin"
+                    )),
+                },
+                _ => self.fault(format!("unknown option \"native.{key}\"")),
+            }
+        }
+    }
+
+    /// Checked although microVMs come later: a wrong key must not wait for them to be found.
+    fn microvm(&mut self, value: &Value) {
+        for (key, value) in self.table("microvm", value) {
+            let name = format!("microvm.{key}");
+            match key.as_str() {
+                "vmm" => {
+                    if let Some(vmm) = self.string(&name, value)
+                        && vmm != "qemu"
+                    {
+                        self.fault(format!("{name} {vmm:?} is not known, expected qemu"));
+                    }
+                }
+                "allow_emulation" => self.boolean(&name, value, &mut false),
+                "image" => drop(self.absolute(&name, value)),
+                "replaced_host_profiles" => {
+                    for item in self.array(&name, value) {
+                        let _ = self.string(&name, item);
+                    }
+                }
+                "memory_mib" | "vcpus" => self.range(&name, value),
+                _ => self.fault(format!("unknown option {name:?}")),
+            }
+        }
+    }
+
+    fn range(&mut self, name: &str, value: &Value) {
+        let mut bounds = HashMap::new();
+        for (key, value) in self.table(name, value) {
+            let full = format!("{name}.{key}");
+            match key.as_str() {
+                "min" | "default" | "max" => {
+                    if let Some(number) = self.integer(&full, value, 1, i64::from(u32::MAX)) {
+                        bounds.insert(key.as_str(), number);
+                    }
+                }
+                _ => self.fault(format!("unknown option {full:?}")),
+            }
+        }
+        for (low, high) in [("min", "default"), ("default", "max"), ("min", "max")] {
+            if let (Some(a), Some(b)) = (bounds.get(low), bounds.get(high))
+                && a > b
+            {
+                self.fault(format!("{name}.{low} {a} is above {name}.{high} {b}"));
+            }
+        }
+    }
+
+    fn snapshots(&mut self, value: &Value) {
+        for (key, value) in self.table("snapshots", value) {
+            let name = format!("snapshots.{key}");
+            match key.as_str() {
+                "dir" => drop(self.absolute(&name, value)),
+                "quota_mib" | "max_age_days" => drop(self.integer(&name, value, 0, i64::MAX)),
+                _ => self.fault(format!("unknown option {name:?}")),
+            }
+        }
+    }
+
+    fn sidecar(&mut self, value: &Value) {
+        for (key, value) in self.table("sidecar", value) {
+            let name = format!("sidecar.{key}");
+            match key.as_str() {
+                "socket" => drop(self.absolute(&name, value)),
+                "uids" | "gids" => {
+                    for item in self.array(&name, value) {
+                        let _ = self.id(&name, item);
+                    }
+                }
+                _ => self.fault(format!("unknown option {name:?}")),
+            }
+        }
+    }
+
+    fn fault(&mut self, text: String) {
+        self.faults.push(text);
+    }
+
+    fn wrong_type(&mut self, key: &str, expected: &str, value: &Value) {
+        self.fault(format!(
+            "{key} is {}, expected {expected}",
+            value.type_str()
+        ));
+    }
+
+    fn table<'a>(
+        &mut self,
+        key: &str,
+        value: &'a Value,
+    ) -> impl Iterator<Item = (&'a String, &'a Value)> + use<'a> {
+        if value.as_table().is_none() {
+            self.wrong_type(key, "table", value);
+        }
+        value.as_table().into_iter().flatten()
+    }
+
+    fn array<'a>(
+        &mut self,
+        key: &str,
+        value: &'a Value,
+    ) -> impl Iterator<Item = &'a Value> + use<'a> {
+        if value.as_array().is_none() {
+            self.wrong_type(key, "array", value);
+        }
+        value.as_array().into_iter().flatten()
+    }
+
+    fn string<'a>(&mut self, key: &str, value: &'a Value) -> Option<&'a str> {
+        if value.as_str().is_none() {
+            self.wrong_type(key, "string", value);
+        }
+        value.as_str()
+    }
+
+    fn nonempty(&mut self, key: &str, value: &Value) -> Option<String> {
+        let text = self.string(key, value)?;
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    fn absolute(&mut self, key: &str, value: &Value) -> Option<PathBuf> {
+        let text = self.string(key, value)?;
+        if text.starts_with('/') {
+            return Some(PathBuf::from(text));
+        }
+        self.fault(format!("{key} {text:?} is not an absolute path"));
+        None
+    }
+
+    fn absolute_or_empty(&mut self, key: &str, value: &Value) -> Option<PathBuf> {
+        match value.as_str() {
+            Some("") => None,
+            _ => self.absolute(key, value),
+        }
+    }
+
+    fn boolean(&mut self, key: &str, value: &Value, into: &mut bool) {
+        match value.as_bool() {
+            Some(value) => *into = value,
+            None => self.wrong_type(key, "boolean", value),
+        }
+    }
+
+    fn integer(&mut self, key: &str, value: &Value, min: i64, max: i64) -> Option<i64> {
+        match value.as_integer() {
+            Some(number) if (min..=max).contains(&number) => Some(number),
+            Some(number) => {
+                self.fault(format!("{key} {number} is outside {min}..={max}"));
+                None
+            }
+            None => {
+                self.wrong_type(key, "integer", value);
+                None
+            }
+        }
+    }
+
+    fn id(&mut self, key: &str, value: &Value) -> u32 {
+        self.integer(key, value, 0, i64::from(u32::MAX))
+            .and_then(|id| u32::try_from(id).ok())
+            .unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests;
