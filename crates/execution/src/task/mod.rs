@@ -5,10 +5,18 @@
 
 mod backend;
 mod error;
+mod face;
+mod hub;
+mod ledger;
 mod limits;
 mod machine;
+mod owner;
 mod record;
+mod recover;
+mod request;
 mod types;
+mod view;
+mod watcher;
 
 pub use backend::{
     TaskBackend, TaskEnd, TaskExec, TaskInit, TaskObservation, TaskProcess, TaskProvisioned,
@@ -18,6 +26,9 @@ pub use error::TaskError;
 pub use machine::{ExecState, InitState};
 pub use record::{ExecSlot, InitSlot, TaskRecord};
 pub use types::*;
+
+pub(crate) use backend::instant;
+pub(crate) use hub::TaskHub;
 
 use a3sbox_oci::ContainerStats;
 use a3sbox_oci::oci_spec::runtime::{LinuxResources, Process};
