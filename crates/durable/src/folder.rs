@@ -63,3 +63,16 @@ pub(crate) fn parent_of(path: &Path) -> Option<&Path> {
         other => other,
     }
 }
+
+/// Renames a folder to a free name in the same parent, durably: it appears there whole.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "with `record::replace` the one place that the lint points everybody else to"
+)]
+pub fn publish(from: &Path, to: &Path) -> DurableResult<()> {
+    std::fs::rename(from, to).map_err(|e| DurableError::io(Step::Rename, to, e))?;
+    match parent_of(to) {
+        Some(parent) => sync(parent),
+        None => Ok(()),
+    }
+}

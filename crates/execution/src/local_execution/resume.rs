@@ -1,0 +1,52 @@
+//! Resume: the mirror of pause.
+
+use a3sbox_core::{ExecutionGeneration, ExecutionId, ExecutionLease, ExecutionManagerResult};
+
+use super::claims::mint;
+use super::evidence::{lease, unknown_outcome, wrong_state};
+use super::manager::LocalExecutionManager;
+use crate::store::{BoxRecord, ManagedExecutionState, RuntimeUpdate};
+
+impl LocalExecutionManager {
+    pub(super) async fn resume_execution(
+        &self,
+        execution_id: &ExecutionId,
+        generation: ExecutionGeneration,
+    ) -> ExecutionManagerResult<ExecutionLease> {
+        let record = self.require_own(execution_id, generation, "resume")?;
+        let state = record.state()?;
+        if state != ManagedExecutionState::Paused {
+            return Err(wrong_state(execution_id, "resume", state));
+        }
+        let claim = RuntimeUpdate::ResumeClaim(mint("resume")?);
+        let working = self.active.enter(execution_id);
+        let manager = self.clone();
+        Self::to_the_end(async move {
+            let _working = working;
+            let claimed = manager
+                .transition(&record, state, ManagedExecutionState::Resuming, claim)
+                .await?;
+            lease(&manager.resume_claimed(claimed).await?)
+        })
+        .await
+    }
+
+    async fn resume_claimed(&self, claimed: BoxRecord) -> ExecutionManagerResult<BoxRecord> {
+        match self.backend.resume(&claimed).await {
+            Ok(handle) => {
+                self.transition(
+                    &claimed,
+                    ManagedExecutionState::Resuming,
+                    ManagedExecutionState::Running,
+                    RuntimeUpdate::Handle(Box::new(handle)),
+                )
+                .await
+            }
+            Err(error) => match self.settle_resume(claimed).await {
+                Ok(settled) if settled.state()? == ManagedExecutionState::Running => Ok(settled),
+                Ok(_) => Err(error),
+                Err(look) => Err(unknown_outcome(&error, &look)),
+            },
+        }
+    }
+}

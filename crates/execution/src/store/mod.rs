@@ -1,0 +1,26 @@
+//! Durable records of executions: one folder each, replaced as a whole, changed by compare-and-set.
+
+mod box_state;
+mod error;
+mod index;
+mod layout;
+mod managed;
+mod name;
+mod operation;
+mod record;
+mod schema;
+mod state;
+mod update;
+
+pub use box_state::BoxStateStore;
+pub use error::{StoreError, StoreResult};
+pub use managed::{ManagedExecutionReservation, ManagedExecutionStore, OwnerLock};
+pub use operation::{
+    ManagedExecutionOperation, ManagedResourceUpdateCompletion, ManagedRestartCompletion,
+};
+pub use record::{BoxRecord, ManagedExecutionMetadata, ManagedRuntimeRoute};
+pub use state::{GenerationStep, IllegalTransition, ManagedExecutionState, UnknownStatus};
+pub use update::RuntimeUpdate;
+
+pub(crate) use error::error_chain;
+pub(crate) use name::folder_name;
