@@ -1,0 +1,393 @@
+//! One container: its record, its journal, its processes, and whose turn it is.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use a3sbox_oci::oci_spec::runtime::StateBuilder;
+use a3sbox_oci::{
+    ContainerId, ContainerRecord, ContainerTarget, DriverKind, Error, ErrorCode, Generation,
+    OperationContext, PAUSED_STATE_ANNOTATION, ProcessId, ProcessTarget, RuntimeEventKind,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use super::process::ProcessSlot;
+use super::record::ContainerFile;
+use super::registry::no_container;
+use super::state::Status;
+use crate::error::RuntimeError;
+use crate::events::EventLog;
+use crate::journal::{ContainerJournal, Entry, Image, Operation, RequestDigest};
+use crate::native::cgroup::Cgroup;
+use crate::native::engine::Engine;
+
+/// Execs that one container runs side by side; further ones wait.
+const MAX_PARALLEL_EXECS: u32 = 64;
+
+/// The right to change the container, alone or beside other execs, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn(#[expect(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
+
+/// What became of an attempt to take a process id.
+#[derive(Debug)]
+pub(crate) enum Reserved {
+    Fresh,
+    Done(Arc<ProcessSlot>),
+    /// Ends, with an error, when that exec has settled.
+    UnderWay(watch::Receiver<()>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Container {
+    folder: PathBuf,
+    file: ContainerFile,
+    pub(crate) engine: Engine,
+    events: Arc<EventLog>,
+    turns: Arc<Semaphore>,
+    /// Held while the engine starts init, so that its exit is recorded after its start.
+    pub(crate) starting: Semaphore,
+    cgroup: OnceLock<Cgroup>,
+    /// Out-of-memory kills that were announced.
+    oom_kills: AtomicU64,
+    live: Mutex<Live>,
+}
+
+#[derive(Debug)]
+struct Live {
+    journal: ContainerJournal,
+    init: Option<Arc<ProcessSlot>>,
+    execs: HashMap<ProcessId, Arc<ProcessSlot>>,
+    /// Process ids whose exec is under way.
+    reserved: HashMap<ProcessId, (Operation, watch::Sender<()>)>,
+    /// It was deleted; who still holds it must not touch its folder.
+    is_gone: bool,
+}
+
+impl Container {
+    pub(crate) fn new(
+        folder: PathBuf,
+        file: ContainerFile,
+        engine: Engine,
+        events: Arc<EventLog>,
+        journal: ContainerJournal,
+    ) -> Self {
+        Self {
+            folder,
+            file,
+            engine,
+            events,
+            turns: Arc::new(Semaphore::new(MAX_PARALLEL_EXECS as usize)),
+            starting: Semaphore::new(1),
+            cgroup: OnceLock::new(),
+            oom_kills: AtomicU64::new(0),
+            live: Mutex::new(Live {
+                journal,
+                init: None,
+                execs: HashMap::new(),
+                reserved: HashMap::new(),
+                is_gone: false,
+            }),
+        }
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        // Every change under it is a journal line first: a panic leaves the older, valid state.
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn id(&self) -> &ContainerId {
+        &self.file.id
+    }
+
+    pub(crate) fn generation(&self) -> Generation {
+        self.file.generation
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn file(&self) -> &ContainerFile {
+        &self.file
+    }
+
+    pub(crate) fn target(&self) -> ContainerTarget {
+        ContainerTarget::exact(self.id().clone(), self.generation())
+    }
+
+    pub(crate) fn cgroup(&self) -> Option<&Cgroup> {
+        self.cgroup.get()
+    }
+
+    pub(crate) fn set_cgroup(&self, cgroup: Cgroup) {
+        // Set once, by the create or the adoption.
+        let _ = self.cgroup.set(cgroup);
+    }
+
+    /// Whether the cgroup has counted more out-of-memory kills than anybody was told of.
+    pub(crate) fn note_oom_kills(&self, kills: u64) -> bool {
+        self.oom_kills.fetch_max(kills, Ordering::Relaxed) < kills
+    }
+
+    /// Refuses a target that means another generation.
+    pub(crate) fn fence(&self, target: &ContainerTarget) -> Result<(), Error> {
+        match target.generation {
+            Some(asked) if asked != self.generation() => Err(Error::new(
+                ErrorCode::FailedPrecondition,
+                format!(
+                    "container {} is at generation {}, not {asked}",
+                    self.id(),
+                    self.generation()
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The turn of the create that made it. Nobody else has seen the container yet.
+    pub(crate) fn first_turn(&self) -> Result<Turn, Error> {
+        self.turns
+            .clone()
+            .try_acquire_many_owned(MAX_PARALLEL_EXECS)
+            .map(Turn)
+            .map_err(|_| no_container(self.id()))
+    }
+
+    /// The turn of a verb that changes the container as a whole.
+    pub(crate) async fn turn(&self) -> Result<Turn, Error> {
+        self.acquire(MAX_PARALLEL_EXECS).await
+    }
+
+    /// The turn of an exec, which others may share.
+    pub(crate) async fn shared_turn(&self) -> Result<Turn, Error> {
+        self.acquire(1).await
+    }
+
+    async fn acquire(&self, permits: u32) -> Result<Turn, Error> {
+        let permit = self
+            .turns
+            .clone()
+            .acquire_many_owned(permits)
+            .await
+            .map_err(|_| no_container(self.id()))?;
+        if self.live().is_gone {
+            return Err(no_container(self.id()));
+        }
+        Ok(Turn(permit))
+    }
+
+    /// What the journal says, for a moment. The closure must not block.
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&Image) -> T) -> T {
+        look(&self.live().journal.image)
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.read(|image| image.status)
+    }
+
+    /// Makes a fact durable, then true.
+    pub(crate) fn commit(&self, entry: Entry) -> Result<(), RuntimeError> {
+        let mut live = self.live();
+        if live.is_gone {
+            // Its folder was removed, or may be that of the next container with this id.
+            return Ok(());
+        }
+        live.journal.commit(entry)?;
+        Ok(())
+    }
+
+    /// Looks for the outcome of an earlier, equal request.
+    pub(crate) fn replay(
+        &self,
+        operation: &Operation,
+        process: Option<&ProcessId>,
+    ) -> Result<Option<ContainerRecord>, Error> {
+        let mut live = self.live();
+        if operation.id == self.file.create.id {
+            return Err(crate::journal::conflict(&operation.id));
+        }
+        let image = &mut live.journal.image;
+        let found = match image.operations_of(process) {
+            Some(operations) => operations.find(operation)?,
+            None => None,
+        };
+        Ok(found.map(|status| self.record_of(status, image)))
+    }
+
+    /// The record as it is now.
+    pub(crate) fn record(&self) -> ContainerRecord {
+        self.read(|image| self.record_of(image.status, image))
+    }
+
+    /// The record with the state that a verb has brought about, whatever came after it.
+    pub(crate) fn record_as(&self, status: Status) -> ContainerRecord {
+        self.read(|image| self.record_of(status, image))
+    }
+
+    fn record_of(&self, status: Status, image: &Image) -> ContainerRecord {
+        let mut annotations = self.file.annotations.clone().unwrap_or_default();
+        // Ours alone: what a config says under this name means nothing.
+        annotations.remove(PAUSED_STATE_ANNOTATION);
+        if status == Status::Paused {
+            annotations.insert(PAUSED_STATE_ANNOTATION.to_owned(), "true".to_owned());
+        }
+        let mut state = StateBuilder::default()
+            .version(self.file.oci_version.clone())
+            .id(self.id().as_str())
+            .status(status.oci())
+            .bundle(self.file.bundle.clone());
+        if status.is_alive()
+            && let Some(pid) = image.init.and_then(|init| i32::try_from(init.pid).ok())
+        {
+            state = state.pid(pid);
+        }
+        if !annotations.is_empty() {
+            state = state.annotations(annotations);
+        }
+        ContainerRecord {
+            #[expect(
+                clippy::expect_used,
+                reason = "every field that the builder requires was set above"
+            )]
+            state: state.build().expect("a complete OCI state"),
+            generation: self.generation(),
+            driver: DriverKind::NativeLinux,
+            isolation: self.file.isolation,
+            config_digest: self.file.config_digest.clone(),
+            attachments_digest: self.file.attachments_digest.clone(),
+        }
+    }
+
+    pub(crate) fn init(&self) -> Option<Arc<ProcessSlot>> {
+        self.live().init.clone()
+    }
+
+    pub(crate) fn set_init(&self, slot: Arc<ProcessSlot>) {
+        self.live().init = Some(slot);
+    }
+
+    /// The process with this id; the container's generation is checked as well.
+    pub(crate) fn process(&self, target: &ProcessTarget) -> Result<Arc<ProcessSlot>, Error> {
+        let live = self.live();
+        let slot = if target.process_id.is_init() {
+            live.init.clone()
+        } else {
+            live.execs.get(&target.process_id).cloned()
+        };
+        slot.ok_or_else(|| {
+            Error::new(
+                ErrorCode::NotFound,
+                format!(
+                    "no such process {} in container {}",
+                    target.process_id,
+                    self.id()
+                ),
+            )
+        })
+    }
+
+    /// All added processes, by id.
+    pub(crate) fn execs(&self) -> Vec<(ProcessId, Arc<ProcessSlot>)> {
+        let mut execs: Vec<_> = self
+            .live()
+            .execs
+            .iter()
+            .map(|(id, slot)| (id.clone(), slot.clone()))
+            .collect();
+        execs.sort_by(|(a, _), (b, _)| a.cmp(b));
+        execs
+    }
+
+    /// Takes a process id for an exec. The same exec may have been carried out before, or be under way.
+    pub(crate) fn reserve(
+        &self,
+        process: &ProcessId,
+        operation: &Operation,
+    ) -> Result<Reserved, Error> {
+        let mut live = self.live();
+        if let Some(exec) = live.journal.image.execs.get(process) {
+            let is_same = exec.entry.operation.as_ref() == Some(operation);
+            return match live.execs.get(process) {
+                Some(slot) if is_same => Ok(Reserved::Done(slot.clone())),
+                _ => Err(taken(process)),
+            };
+        }
+        if let Some((known, settled)) = live.reserved.get(process) {
+            return if known == operation {
+                Ok(Reserved::UnderWay(settled.subscribe()))
+            } else {
+                Err(taken(process))
+            };
+        }
+        live.reserved
+            .insert(process.clone(), (operation.clone(), watch::Sender::new(())));
+        Ok(Reserved::Fresh)
+    }
+
+    /// The exec has settled: who waits for it is woken by the end of the channel.
+    pub(crate) fn unreserve(&self, process: &ProcessId) {
+        self.live().reserved.remove(process);
+    }
+
+    pub(crate) fn insert_exec(&self, process: &ProcessId, slot: Arc<ProcessSlot>) {
+        self.live().execs.insert(process.clone(), slot);
+    }
+
+    pub(crate) fn remove_exec(&self, process: &ProcessId) {
+        self.live().execs.remove(process);
+    }
+
+    /// From now on nothing is written to its folder, and no verb gets a turn.
+    pub(crate) fn mark_gone(&self) {
+        self.live().is_gone = true;
+        self.turns.close();
+    }
+
+    pub(crate) fn emit(&self, process: Option<&ProcessId>, kind: RuntimeEventKind) {
+        self.emit_with(process, kind, BTreeMap::new());
+    }
+
+    pub(crate) fn emit_with(
+        &self,
+        process: Option<&ProcessId>,
+        kind: RuntimeEventKind,
+        attributes: BTreeMap<String, String>,
+    ) {
+        self.events
+            .push(self.target(), process.cloned(), kind, attributes);
+    }
+}
+
+fn taken(process: &ProcessId) -> Error {
+    Error::new(
+        ErrorCode::Conflict,
+        format!("process id {process} was used with another request"),
+    )
+}
+
+/// The operation of a request: its id, and the digest of what decides on its effect.
+pub(crate) fn operation(
+    context: &OperationContext,
+    verb: &str,
+    parts: &impl serde::Serialize,
+) -> Result<Operation, Error> {
+    Ok(Operation {
+        id: context.operation_id.clone(),
+        digest: RequestDigest::of(verb, parts)?,
+    })
+}
+
+pub(crate) fn wrong_state(what: &str, status: Status) -> Error {
+    let state = match status {
+        Status::Creating => "creating",
+        Status::Created => "created",
+        Status::Running => "running",
+        Status::Paused => "paused",
+        Status::Stopped => "stopped",
+    };
+    Error::new(
+        ErrorCode::FailedPrecondition,
+        format!("cannot {what} a container that is {state}"),
+    )
+}
