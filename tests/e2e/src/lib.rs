@@ -9,6 +9,7 @@ mod command;
 mod fifo;
 mod leaks;
 mod node;
+mod spec;
 
 pub use api::{Api, TaskIo};
 pub use case::{Case, Scope, run_all};
@@ -16,6 +17,7 @@ pub use command::{Output, run, run_in};
 pub use fifo::{drain_to_end, make_fifo, open_reader, open_writer};
 pub use leaks::Leftovers;
 pub use node::{BUSYBOX, Containerd, Node, PAUSE, Shim, Version};
+pub use spec::{Bundle, busybox, merge};
 
 /// Waits until `probe` gives a value, at most `limit`; the error says what was waited for.
 pub fn eventually<T>(
@@ -35,3 +37,12 @@ pub fn eventually<T>(
 
 /// How often [`eventually`] looks.
 const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
+
+/// A counted case's count: the whole with `hack/test --full`, a share of it otherwise.
+pub fn scaled(count: u32) -> u32 {
+    let share = std::env::var("A3SBOX_TEST_SCALE")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or(10);
+    (count / std::cmp::Ord::max(share, 1)).max(1)
+}
