@@ -599,7 +599,7 @@ pub(crate) fn entry(path: &str, kind: FilesystemEntryKind, size: usize) -> Files
         name: path.rsplit('/').next().unwrap().into(),
         kind,
         path: path.into(),
-        size: size as i64,
+        size: i64::try_from(size).unwrap(),
         mode: 0o644,
         permissions: "-rw-r--r--".into(),
         owner: "root".into(),

@@ -133,7 +133,7 @@ async fn the_other_verbs_send_what_they_say() {
         .await
         .unwrap();
     files.remove_with_options("/a", user()).await.unwrap();
-    let expected: [(FilesystemOp, &str, Option<&str>, u32, Option<&str>); 8] = [
+    let expected = [
         (FilesystemOp::ListDir, "/d", None, 3, None),
         (FilesystemOp::MakeDir, "/d", None, 0, Some("u")),
         (FilesystemOp::Move, "/a", Some("/b"), 0, None),
