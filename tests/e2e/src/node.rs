@@ -47,6 +47,8 @@ impl Version {
 pub enum Shim {
     Ours,
     Stock,
+    /// The runc shim of crates.io; benchmarks only.
+    RustRunc,
 }
 
 impl Shim {
@@ -54,13 +56,14 @@ impl Shim {
         match self {
             Self::Ours => "io.containerd.a3sbox.v2",
             Self::Stock => "io.containerd.runc.v2",
+            Self::RustRunc => "io.containerd.runc.v2-rs",
         }
     }
 
     pub const fn handler(self) -> &'static str {
         match self {
             Self::Ours => "a3sbox",
-            Self::Stock => "runc",
+            Self::Stock | Self::RustRunc => "runc",
         }
     }
 }
