@@ -4,6 +4,15 @@
 //! handle that a program holds on one running sandbox. Requests, ids, generations and answers pass
 //! through unchanged, and nothing is retried. Feature `local` (on by default) adds the manager that runs in
 //! the client's own process.
+//!
+//! ```no_run
+//! # async fn example() -> a3sbox_sdk::Result<()> {
+//! let client = a3sbox_sdk::A3sBoxClient::from_home("/var/lib/a3sbox");
+//! let sandbox = client.sandbox("alpine:3.20").env("CI", "true").start().await?;
+//! println!("{}", sandbox.commands.run("uname -a").await?.stdout);
+//! sandbox.kill().await
+//! # }
+//! ```
 
 #![forbid(unsafe_code)]
 
