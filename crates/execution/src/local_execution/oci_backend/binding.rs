@@ -5,6 +5,7 @@ use a3sbox_oci::{ContainerId, ContainerRecord, ContainerTarget, DriverKind, Isol
 use serde::{Deserialize, Serialize};
 
 use super::OciRuntimeEndpoint;
+use super::endpoint::validate_endpoint;
 use super::evidence::is_sha256_digest;
 use super::identity::runtime_container_id;
 
@@ -68,7 +69,7 @@ impl OciRuntimeBinding {
                 self.schema_version
             )));
         }
-        self.endpoint.validate().map_err(|error| internal(error.to_string()))?;
+        validate_endpoint(&self.endpoint).map_err(|error| internal(error.to_string()))?;
         match self.target.generation {
             Some(generation) if generation.0 > 0 => {}
             _ => {

@@ -58,7 +58,7 @@ pub(super) fn require_operations(
         None => Ok(()),
         Some(missing) => Err(ExecutionManagerError::Unavailable(format!(
             "the runtime does not advertise {}",
-            label(*missing)
+            missing.label()
         ))),
     }
 }
@@ -69,12 +69,4 @@ pub(super) async fn require(
     operations: &[RuntimeOperation],
 ) -> ExecutionManagerResult<()> {
     require_operations(&features(client).await?, operations)
-}
-
-/// The operation's name as it travels.
-fn label(operation: RuntimeOperation) -> String {
-    match serde_json::to_value(operation) {
-        Ok(serde_json::Value::String(label)) => label,
-        _ => format!("{operation:?}").to_lowercase(),
-    }
 }

@@ -38,9 +38,10 @@ pub(super) fn runtime_process_identity(
 ) -> ExecutionManagerResult<(Option<u32>, Option<u64>)> {
     binding.validate_record(record)?;
     require_status(record, &[ContainerState::Running])?;
-    match record.isolation {
-        IsolationClass::SharedHostKernel => host_process(record),
-        IsolationClass::DedicatedVm | IsolationClass::SharedGuestKernel => Ok((None, None)),
+    if record.isolation == IsolationClass::SharedHostKernel {
+        host_process(record)
+    } else {
+        Ok((None, None))
     }
 }
 

@@ -225,9 +225,9 @@ fn product_entry(entry: FilesystemEntry) -> BoxFilesystemEntry {
     BoxFilesystemEntry {
         name: entry.name,
         kind: match entry.kind {
-            FilesystemEntryKind::Unspecified => BoxFilesystemEntryKind::Unspecified,
             FilesystemEntryKind::File => BoxFilesystemEntryKind::File,
             FilesystemEntryKind::Directory => BoxFilesystemEntryKind::Directory,
+            _ => BoxFilesystemEntryKind::Unspecified,
         },
         path: entry.path,
         size: entry.size,

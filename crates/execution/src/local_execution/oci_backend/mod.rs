@@ -30,6 +30,7 @@ mod provider;
 mod record;
 mod session;
 mod signal;
+mod task;
 mod update;
 
 #[cfg(test)]
@@ -43,18 +44,21 @@ use a3sbox_core::exec::{
 };
 use a3sbox_core::pty::PtyRequest;
 use a3sbox_core::{
-    ExecOutput, ExecutionEventBatch, ExecutionEventsRequest, ExecutionManagerError,
-    ExecutionManagerResult, ExecutionProcess, ExecutionProcessInventory, ExecutionResourceUpdate,
+    ExecOutput, ExecutionEventBatch, ExecutionEventsRequest, ExecutionManagerResult,
+    ExecutionProcess, ExecutionProcessInventory, ExecutionResourceUpdate,
     ExecutionStats, KillOutcome, OperationId,
 };
-use a3sbox_oci::{LocalIpcEndpoint, RuntimeClient};
+use a3sbox_oci::RuntimeClient;
+
 use async_trait::async_trait;
 
 pub use self::binding::{OCI_RUNTIME_BINDING_SCHEMA_VERSION, OciRuntimeBinding};
-pub use self::endpoint::OciRuntimeEndpoint;
 pub use self::preparation::{OciBundlePreparationContext, OciPreparedExecution};
 pub use self::provider::OciBundleProvider;
 
+pub use a3sbox_oci::OciRuntimeEndpoint;
+
+use self::endpoint::validate_endpoint;
 use self::error::runtime_error;
 use self::record::Execution;
 use super::backend::{
@@ -105,7 +109,7 @@ impl OciLocalExecutionBackend {
         client: RuntimeClient,
         provider: Arc<dyn OciBundleProvider>,
     ) -> ExecutionManagerResult<Self> {
-        endpoint.validate()?;
+        validate_endpoint(&endpoint)?;
         Ok(Self { endpoint, client, provider })
     }
 
@@ -117,26 +121,9 @@ impl OciLocalExecutionBackend {
         endpoint: OciRuntimeEndpoint,
         provider: Arc<dyn OciBundleProvider>,
     ) -> ExecutionManagerResult<Self> {
-        endpoint.validate()?;
-        let client = RuntimeClient::connect(&local_ipc(&endpoint)?).await.map_err(runtime_error)?;
+        validate_endpoint(&endpoint)?;
+        let client = RuntimeClient::connect(&endpoint).await.map_err(runtime_error)?;
         Self::from_client(endpoint, client, provider)
-    }
-}
-
-fn local_ipc(endpoint: &OciRuntimeEndpoint) -> ExecutionManagerResult<LocalIpcEndpoint> {
-    match endpoint {
-        #[cfg(unix)]
-        OciRuntimeEndpoint::UnixSocket { path } => {
-            LocalIpcEndpoint::unix_socket(path.clone()).map_err(runtime_error)
-        }
-        #[cfg(windows)]
-        OciRuntimeEndpoint::WindowsNamedPipe { name } => {
-            LocalIpcEndpoint::windows_named_pipe(name.clone()).map_err(runtime_error)
-        }
-        #[expect(clippy::match_wildcard_for_single_variants, reason = "which one is left depends on the platform")]
-        foreign => Err(ExecutionManagerError::Unavailable(format!(
-            "the runtime endpoint {foreign:?} is one of another platform"
-        ))),
     }
 }
 
@@ -264,5 +251,9 @@ impl LocalExecutionBackend for OciLocalExecutionBackend {
         record: &BoxRecord,
     ) -> ExecutionManagerResult<LocalExecutionTermination> {
         self.kill_execution(record).await
+    }
+
+    fn task_backend(&self) -> Option<&dyn crate::task::TaskBackend> {
+        Some(self)
     }
 }
