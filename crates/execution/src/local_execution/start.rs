@@ -57,7 +57,13 @@ impl LocalExecutionManager {
         claimed: BoxRecord,
     ) -> ExecutionManagerResult<BoxRecord> {
         let error = match self.backend.start(&claimed).await {
-            Ok(handle) => return self.complete_start(&claimed, Box::new(handle)).await,
+            Ok(handle) => {
+                let completed = self.complete_start(&claimed, Box::new(handle)).await;
+                if let Err(ExecutionManagerError::Conflict { .. }) = completed {
+                    self.end_overtaken_start(&claimed).await;
+                }
+                return completed;
+            }
             Err(error) => error,
         };
         match self.look(&claimed).await {
@@ -89,6 +95,29 @@ impl LocalExecutionManager {
         };
         self.transition(claimed, from, ManagedExecutionState::Running, update)
             .await
+    }
+
+    /// A kill ended the execution before the runtime had it: what came up behind the kill must not stay.
+    async fn end_overtaken_start(&self, claimed: &BoxRecord) {
+        let ended = async {
+            let now = self.require(&claimed.execution_id()?)?;
+            match now.state()? {
+                ManagedExecutionState::Killing
+                | ManagedExecutionState::Stopped
+                | ManagedExecutionState::Failed => {
+                    self.backend.kill_with_status(&now).await.map(|_| ())
+                }
+                _ => Ok(()),
+            }
+        };
+        match ended.await {
+            Ok(()) | Err(ExecutionManagerError::NotFound(_)) => {}
+            Err(error) => tracing::error!(
+                execution_id = %claimed.id,
+                %error,
+                "an execution that was killed while it started may still run"
+            ),
+        }
     }
 
     /// The start's own error is the one that the caller gets; a claim that stays is settled later.

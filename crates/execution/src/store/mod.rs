@@ -12,6 +12,9 @@ mod schema;
 mod state;
 mod update;
 
+#[cfg(test)]
+pub(crate) mod test_fixture;
+
 pub use box_state::BoxStateStore;
 pub use error::{StoreError, StoreResult};
 pub use managed::{ManagedExecutionReservation, ManagedExecutionStore, OwnerLock};
