@@ -256,10 +256,11 @@ pub(crate) const fn next_init(state: InitState, event: InitEvent) -> Verdict<Ini
             &[E::GrowGeneration, E::PublishPaused, E::Answer],
         ),
         (S::Pausing, Ev::PauseFailed) => Go(S::Running, &[E::Answer]),
-        (S::Draining, Ev::PauseDone) => Go(S::Draining, &[E::Thaw, E::AnswerEnded]),
-        (S::Stopped, Ev::PauseDone) => Go(S::Stopped, &[E::Thaw, E::AnswerEnded]),
-        (S::Deleting, Ev::PauseDone) => Go(S::Deleting, &[E::AnswerEnded]),
-        (S::Draining | S::Stopped | S::Deleting, Ev::PauseFailed) => Go(state, &[E::AnswerEnded]),
+        // A pause that failed because the process ended may have frozen what is left.
+        (S::Draining | S::Stopped, Ev::PauseDone | Ev::PauseFailed) => {
+            Go(state, &[E::Thaw, E::AnswerEnded])
+        }
+        (S::Deleting, Ev::PauseDone | Ev::PauseFailed) => Go(state, &[E::AnswerEnded]),
         (_, Ev::PauseDone | Ev::PauseFailed) => Ignore,
 
         (S::Paused, Ev::Resume) => Go(S::Resuming, &[E::Resume]),

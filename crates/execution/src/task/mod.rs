@@ -97,3 +97,6 @@ pub trait TaskManager: Send + Sync {
     /// was taken already.
     fn take_events(&self) -> Option<tokio::sync::mpsc::Receiver<TaskEvent>>;
 }
+
+#[cfg(test)]
+mod tests;

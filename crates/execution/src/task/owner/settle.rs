@@ -179,6 +179,13 @@ impl Owner {
             return;
         };
         self.note_oom(&end);
+        let end = match end {
+            // Its delete killed it; the runtime has forgotten it before it could say so.
+            TaskEnd::Unknown { .. } if self.task.init.state == InitState::Discarding => {
+                TaskEnd::Seen { status: SIGKILLED, oom_killed: false, exited_at: Utc::now() }
+            }
+            end => end,
+        };
         self.task.init.exit = Some(exit_of(end));
         self.task.init.state = next;
         for effect in effects {
