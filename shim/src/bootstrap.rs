@@ -17,7 +17,7 @@ use serde::Serialize;
 
 mod launch;
 
-pub(crate) use launch::{LaunchError, READY, launch};
+pub(crate) use launch::{READY, is_served, launch, remove_stale_socket};
 
 /// Largest input of `start` that is read, containerd's own bound.
 pub(crate) const INPUT_MAX_BYTES: u64 = 10 << 20;

@@ -1,12 +1,12 @@
 //! The only unsafe code of the shim: calls of the C library and the kernel that no safe crate offers.
 #![expect(
     unsafe_code,
-    reason = "mallopt, malloc_trim, core scheduling and loop devices have no safe wrapper in rustix or nix"
+    reason = "mallopt, malloc_trim, core scheduling, loop devices and mapped mounts have no safe wrapper in rustix or nix"
 )]
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Keeps the allocator small: one arena instead of one per thread, and large blocks given back at once.
 pub(crate) fn tune_allocator() {
@@ -121,6 +121,43 @@ pub(crate) fn configure_loop(device: &File, backing: &File, flags: LoopFlags) ->
     };
     // SAFETY: `config` has the kernel's layout for this request and lives through the call, which reads it.
     let result = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Shifts the owners of a detached mount tree by the maps of a user namespace.
+pub(crate) fn idmap_tree(
+    tree: BorrowedFd<'_>,
+    user_namespace: BorrowedFd<'_>,
+    read_only: bool,
+) -> io::Result<()> {
+    const MOUNT_ATTR_RDONLY: u64 = 1;
+    const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
+    let mut attr_set = MOUNT_ATTR_IDMAP;
+    if read_only {
+        attr_set |= MOUNT_ATTR_RDONLY;
+    }
+    let attributes = libc::mount_attr {
+        attr_set,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: u64::try_from(user_namespace.as_raw_fd()).map_err(io::Error::other)?,
+    };
+    // SAFETY: both descriptors are open, the path is an empty string with its terminator, and the kernel
+    // reads `attributes`, whose size is given, during the call alone.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
     if result == 0 {
         Ok(())
     } else {

@@ -6,28 +6,27 @@
 //! [`READY`] on that pipe or the reason why it cannot serve. Whatever fails leaves neither process, socket
 //! nor address file.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use a3sbox_durable::{DurableError, FileLock};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::{FlockOperation, Mode};
+use rustix::fs::Mode;
 
 use super::StartCall;
 use crate::grouping::{self, GroupingError};
 use crate::options::{self, RuntimeOptions};
+use crate::policy::{self, Policy};
 
 /// What the server writes once it serves; anything else is the reason of its failure.
 pub(crate) const READY: &[u8] = b"ready\n";
 /// Longest wait for another start of the same group.
 const LOCK_DEADLINE: Duration = Duration::from_secs(20);
-/// Pause between two attempts at that lock.
-const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 /// Longest time that a new server may take until it serves.
 const READY_DEADLINE: Duration = Duration::from_secs(10);
 /// Longest reason that is read from a server that failed.
@@ -40,8 +39,8 @@ pub(crate) enum LaunchError {
     Grouping(#[from] GroupingError),
     #[error("cannot make the socket folder {path}")]
     SocketFolder { path: PathBuf, source: io::Error },
-    #[error("cannot lock {path}")]
-    Lock { path: PathBuf, source: io::Error },
+    #[error("cannot lock the pod's group")]
+    Lock(#[source] DurableError),
     #[error("another start of the same pod holds {path} for more than {}s", LOCK_DEADLINE.as_secs())]
     LockDeadline { path: PathBuf },
     #[error("cannot dial the shim socket {path}")]
@@ -49,7 +48,7 @@ pub(crate) enum LaunchError {
     #[error("cannot create the shim socket {path}")]
     Bind { path: PathBuf, source: io::Error },
     #[error("cannot write the shim's address into the bundle")]
-    AddressFile(#[source] a3sbox_durable::DurableError),
+    AddressFile(#[source] DurableError),
     #[error("cannot start the shim server")]
     Spawn(#[source] io::Error),
     #[error("cannot read from the shim server")]
@@ -135,7 +134,7 @@ fn remove_file(path: &Path) -> io::Result<()> {
 }
 
 /// Whether something accepts connections there. Never blocks: a full backlog is a server too.
-fn is_served(socket: &Path) -> Result<bool, LaunchError> {
+pub(crate) fn is_served(socket: &Path) -> Result<bool, LaunchError> {
     use rustix::net::{
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
     };
@@ -186,9 +185,11 @@ fn serve(call: &StartCall, socket: &Path, listener: UnixListener) -> Result<(), 
     if let Some(score) = parent_oom_score() {
         command.args(["-oom-score-adj", &score.to_string()]);
     }
-    if let Some(cgroup) = shim_cgroup(call) {
-        command.args(["-shim-cgroup", &cgroup]);
+    let policy = policy_of(call);
+    if let Some(cgroup) = &policy.runc.shim_cgroup {
+        command.args(["-shim-cgroup", cgroup]);
     }
+    command.env(crate::server::STATE_ROOT_ENV, &policy.state_root);
     command.arg("serve");
     let mut child = command.spawn().map_err(LaunchError::Spawn)?;
     // The command holds our copy of the socket; only the server may have it from here on.
@@ -248,68 +249,37 @@ fn parent_oom_score() -> Option<i32> {
     Some((score + 1).min(OOM_SCORE_MAX))
 }
 
-/// The cgroup that the options ask for. What is wrong with the options is told by Task Create.
-fn shim_cgroup(call: &StartCall) -> Option<String> {
-    let any = call.options.as_ref()?;
-    match options::parse(&any.type_url, &any.value).ok()? {
-        RuntimeOptions::Runc(runc) => runc.shim_cgroup,
-        other => {
-            crate::policy::Policy::load(&crate::policy::base_path(), &other)
-                .ok()?
-                .runc
-                .shim_cgroup
-        }
-    }
+/// What the options say about the server itself. What is wrong with them is told by Task Create, where
+/// it has a code and a place; until then the node's own configuration holds, or the defaults.
+fn policy_of(call: &StartCall) -> Policy {
+    let base = policy::base_path();
+    let options = call
+        .options
+        .as_ref()
+        .and_then(|any| options::parse(&any.type_url, &any.value).ok())
+        .unwrap_or(RuntimeOptions::None);
+    Policy::load(&base, &options)
+        .or_else(|_| Policy::load(&base, &RuntimeOptions::None))
+        .unwrap_or_default()
 }
 
 /// The lock of one group, held in a file beside its socket that goes away with the lock.
-struct GroupLock {
-    path: PathBuf,
-    file: File,
-}
+struct GroupLock(FileLock);
 
 impl GroupLock {
     fn take(socket: &Path) -> Result<Self, LaunchError> {
-        let path = socket.with_extension("lock");
-        let deadline = Instant::now() + LOCK_DEADLINE;
-        let failed = |source: io::Error| LaunchError::Lock {
-            path: path.clone(),
-            source,
-        };
-        loop {
-            let file = File::options()
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .open(&path)
-                .map_err(failed)?;
-            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                // The holder before may have removed the file that was locked here: then it is no lock.
-                Ok(()) if is_same_file(&file, &path) => return Ok(Self { path, file }),
-                Ok(()) => continue,
-                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}
-                Err(errno) => return Err(failed(errno.into())),
-            }
-            if Instant::now() >= deadline {
-                return Err(LaunchError::LockDeadline { path });
-            }
-            std::thread::sleep(LOCK_INTERVAL);
+        match FileLock::lock_within(&socket.with_extension("lock"), LOCK_DEADLINE) {
+            Ok(lock) => Ok(Self(lock)),
+            Err(DurableError::Locked { path, .. }) => Err(LaunchError::LockDeadline { path }),
+            Err(error) => Err(LaunchError::Lock(error)),
         }
     }
 }
 
 impl Drop for GroupLock {
     fn drop(&mut self) {
-        // Removed while it is held, so that nobody who comes later locks a file without a name.
-        let _ = std::fs::remove_file(&self.path);
-        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
-    }
-}
-
-fn is_same_file(file: &File, path: &Path) -> bool {
-    match (file.metadata(), std::fs::metadata(path)) {
-        (Ok(held), Ok(named)) => held.dev() == named.dev() && held.ino() == named.ino(),
-        _ => false,
+        // Removed while it is held: whoever waits for it sees that, and locks the file that is there then.
+        let _ = std::fs::remove_file(self.0.path());
     }
 }
 
