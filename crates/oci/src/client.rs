@@ -3,23 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::capability::RuntimeInfo;
+use crate::capability::{RuntimeInfo, RuntimeOperation};
 use crate::endpoint::LocalIpcEndpoint;
 use crate::error::Result;
-use crate::ids::ContainerTarget;
-use crate::request::{
-    CheckpointRequest, CloseStdinRequest, ContainerOperationRequest, CreateRequest, DeleteMode,
-    DeleteProcessRequest, DeleteRequest, EventsRequest, ExecRequest, FileRequest,
-    FilesystemRequest, KillRequest, ListRequest, PidsRequest, ProcessesRequest, ReadOutputRequest,
-    ResizeRequest, RestoreRequest, RunRequest, SignalProcessRequest, StartRequest, StateRequest,
-    StatsRequest, UpdateRequest, WaitProcessRequest, WaitRequest, WriteStdinRequest,
-};
-use crate::response::{
-    ContainerRecord, ContainerStats, EventBatch, ExitStatus, FileResponse, FilesystemResponse,
-    OutputChunk, ProcessRecord, RuntimePid,
-};
+use crate::ids::{ContainerTarget, OperationContext};
+use crate::ipc::RuntimeTransportClient;
+use crate::request::{DeleteMode, DeleteRequest, RunRequest, StartRequest, WaitRequest};
+use crate::response::ExitStatus;
 use crate::service::OciRuntimeService;
 use crate::validate::ValidateRequest as _;
+use crate::verbs::for_each_verb;
 
 /// A handle on a runtime service. Cheap to clone; it checks each request and adds nothing else: no
 /// cache, no retry, no reordering.
@@ -34,19 +27,23 @@ impl fmt::Debug for RuntimeClient {
     }
 }
 
-macro_rules! forward {
-    ($($method:ident($request:ty) -> $answer:ty;)*) => {
-        $(
-            #[doc = concat!("Checks the request, then [`OciRuntimeService::", stringify!($method), "`].")]
-            pub async fn $method(&self, request: $request) -> Result<$answer> {
-                request
-                    .validate()
-                    .map_err(|error| error.for_operation(stringify!($method).replace('_', "-")))?;
-                self.service.$method(request).await
-            }
-        )*
+macro_rules! forward_verbs {
+    ($($method:ident($request:ty) -> $answer:ty, $operation:ident;)*) => {
+        impl RuntimeClient {
+            $(
+                #[doc = concat!("Checks the request, then [`OciRuntimeService::", stringify!($method), "`].")]
+                pub async fn $method(&self, request: $request) -> Result<$answer> {
+                    request
+                        .validate()
+                        .map_err(|error| error.for_operation(RuntimeOperation::$operation.label()))?;
+                    self.service.$method(request).await
+                }
+            )*
+        }
     };
 }
+
+for_each_verb!(forward_verbs);
 
 impl RuntimeClient {
     /// A client of a service in this process.
@@ -59,43 +56,16 @@ impl RuntimeClient {
         Self { service }
     }
 
-    /// A client of a service behind a local socket; it opens exactly one stream.
+    /// A client of a service behind a local socket. It opens exactly one stream; when that breaks, the next
+    /// call opens another.
     pub async fn connect(endpoint: &LocalIpcEndpoint) -> Result<Self> {
-        let _ = endpoint;
-        Err(crate::error::Error::unsupported("connect"))
+        RuntimeTransportClient::connect(endpoint)
+            .await
+            .map(Self::new)
     }
 
     pub async fn features(&self) -> Result<RuntimeInfo> {
         self.service.features().await
-    }
-
-    forward! {
-        create(CreateRequest) -> ContainerRecord;
-        state(StateRequest) -> ContainerRecord;
-        start(StartRequest) -> ContainerRecord;
-        kill(KillRequest) -> ContainerRecord;
-        delete(DeleteRequest) -> ();
-        exec(ExecRequest) -> ProcessRecord;
-        wait(WaitRequest) -> ExitStatus;
-        list(ListRequest) -> Vec<ContainerRecord>;
-        pause(ContainerOperationRequest) -> ContainerRecord;
-        resume(ContainerOperationRequest) -> ContainerRecord;
-        update(UpdateRequest) -> ContainerRecord;
-        processes(ProcessesRequest) -> Vec<ProcessRecord>;
-        stats(StatsRequest) -> ContainerStats;
-        events(EventsRequest) -> EventBatch;
-        read_output(ReadOutputRequest) -> Vec<OutputChunk>;
-        write_stdin(WriteStdinRequest) -> ();
-        close_stdin(CloseStdinRequest) -> ();
-        resize(ResizeRequest) -> ();
-        signal_process(SignalProcessRequest) -> ();
-        wait_process(WaitProcessRequest) -> ExitStatus;
-        file(FileRequest) -> FileResponse;
-        filesystem(FilesystemRequest) -> FilesystemResponse;
-        checkpoint(CheckpointRequest) -> ContainerRecord;
-        restore(RestoreRequest) -> ContainerRecord;
-        pids(PidsRequest) -> Vec<RuntimePid>;
-        delete_process(DeleteProcessRequest) -> ();
     }
 
     /// Create, start, wait, and delete by force. A container that was created is deleted also when a
@@ -128,7 +98,7 @@ impl RuntimeClient {
 
     async fn start_and_wait(
         &self,
-        context: crate::ids::OperationContext,
+        context: OperationContext,
         target: &ContainerTarget,
     ) -> Result<ExitStatus> {
         self.service

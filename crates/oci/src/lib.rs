@@ -19,6 +19,7 @@ mod request;
 mod response;
 mod service;
 mod validate;
+mod verbs;
 
 pub use async_trait::async_trait;
 pub use oci_spec;
@@ -49,7 +50,10 @@ pub use ids::{
     ContainerId, ContainerTarget, Generation, OperationContext, OperationId, ProcessId,
     ProcessTarget, TrustDomainId,
 };
-pub use ipc::serve_transport_connection;
+pub use ipc::{
+    LocalIpcListener, PeerCredentials, PeerPolicy, RuntimeTransportClient,
+    serve_transport_connection,
+};
 pub use limits::{
     MAX_CALLS_IN_FLIGHT, MAX_CONFIG_BYTES, MAX_EVENT_BATCH_ITEMS, MAX_FILE_TRANSFER_BYTES,
     MAX_FILESYSTEM_DEPTH, MAX_FILESYSTEM_PATH_BYTES, MAX_FILESYSTEM_USER_BYTES, MAX_FRAME_BYTES,

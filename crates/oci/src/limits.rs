@@ -45,6 +45,8 @@ pub const MAX_CALLS_IN_FLIGHT: usize = 64;
 /// Waiting calls (`wait`, `wait_process`, reads and events with a wait) that one connection carries
 /// at a time. They have their own bound so that no number of waits can keep a kill from being sent.
 pub const MAX_WAITS_IN_FLIGHT: usize = 1_024;
+/// Connections that one listener serves at a time; more of them wait to be accepted.
+pub(crate) const MAX_CONNECTIONS: usize = 64;
 /// Frames that are encoded and not yet written.
 pub(crate) const MAX_QUEUED_FRAMES: usize = 16;
 /// Bytes of request frames that the serving side holds at a time per connection; at the bound it

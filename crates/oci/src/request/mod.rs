@@ -21,3 +21,6 @@ pub use process::{
     CloseStdinRequest, DeleteProcessRequest, ExecRequest, ReadOutputRequest, ResizeRequest,
     SignalProcessRequest, WaitProcessRequest, WriteStdinRequest,
 };
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,5 @@
 //! The process of a configuration or of an exec.
 
-use std::os::unix::ffi::OsStrExt as _;
-
 use oci_spec::runtime::Process;
 
 use super::refuse_nul;
@@ -26,7 +24,7 @@ pub(super) fn check_process(process: &Process) -> Result<()> {
             cwd.display()
         )));
     }
-    if cwd.as_os_str().as_bytes().contains(&0) {
+    if cwd.as_os_str().as_encoded_bytes().contains(&0) {
         return Err(Error::invalid(
             "process working directory contains a NUL byte",
         ));
