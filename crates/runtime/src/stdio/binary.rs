@@ -68,6 +68,8 @@ pub(super) struct Logger {
 #[derive(Debug)]
 struct Child {
     pidfd: OwnedFd,
+    /// Also the number of its process group.
+    pid: Pid,
     armed: bool,
 }
 
@@ -183,12 +185,18 @@ impl Child {
     }
 
     fn has_ended(&self) -> bool {
+        !matches!(self.look(), Ok(None))
+    }
+
+    /// Whether some other reaper of this process has taken it.
+    fn is_reaped(&self) -> bool {
+        self.look().is_err()
+    }
+
+    /// How it ended, leaving the zombie where it is; `ECHILD` after it was reaped.
+    fn look(&self) -> rustix::io::Result<Option<rustix::process::WaitIdStatus>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        match rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), options) {
-            Ok(status) => status.is_some(),
-            // Somebody else has reaped it.
-            Err(error) => error == rustix::io::Errno::CHILD,
-        }
+        rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), options)
     }
 
     fn signal(&self, signal: rustix::process::Signal) {
@@ -210,7 +218,11 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if self.armed {
-            self.signal(rustix::process::Signal::KILL);
+            if !self.is_reaped() {
+                // Until it is reaped its number, and so that of its group, cannot be another's.
+                let _ =
+                    rustix::process::kill_process_group(self.pid, rustix::process::Signal::KILL);
+            }
             let options = WaitIdOptions::EXITED;
             // A killed process ends at once; its zombie must not stay.
             let _ = rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), options);
@@ -257,8 +269,12 @@ fn spawn(
     defaults.add(Signal::SIGPIPE);
     attributes.set_sigdefault(&defaults)?;
     attributes.set_sigmask(&SigSet::empty())?;
+    // A group of its own: what it started goes with it when it has to be killed.
+    attributes.set_pgroup(nix::unistd::Pid::from_raw(0))?;
     attributes.set_flags(
-        PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK,
+        PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF
+            | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK
+            | PosixSpawnFlags::POSIX_SPAWN_SETPGROUP,
     )?;
     let pid = posix_spawn(
         path.as_c_str(),
@@ -269,7 +285,11 @@ fn spawn(
     )?;
     let pid = Pid::from_raw(pid.as_raw()).ok_or_else(|| io::Error::other("no pid"))?;
     let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
-    Ok(Child { pidfd, armed: true })
+    Ok(Child {
+        pidfd,
+        pid,
+        armed: true,
+    })
 }
 
 fn above(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {

@@ -219,6 +219,12 @@ fn many_bytes_script() -> String {
     format!("yes 0123456789abcde | head -c {MANY_BYTES}")
 }
 
+/// Writes more than a fifo holds, but not more than fifo, pump and pipe together, then waits.
+fn more_than_a_fifo_script(done: &Path) -> String {
+    let done = done.to_str().unwrap();
+    format!("head -c 70000 /dev/zero; : >{done}; exec sleep 1000")
+}
+
 /// Waits until a condition holds.
 async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = std::time::Instant::now() + STEP_DEADLINE;

@@ -108,8 +108,8 @@ async fn a_process_that_does_not_read_blocks_no_close() {
     let (streams, files) = open_files(&uris).await;
     let mut child = spawn("exec sleep 1000", files);
     let path = uris.stdin.clone().unwrap();
+    let mut fifo = OpenOptions::new().write(true).open(path).unwrap();
     let writer = std::thread::spawn(move || {
-        let mut fifo = OpenOptions::new().write(true).open(path).unwrap();
         // More than fifo and pipe hold: ends with an error when nobody can take it any more.
         fifo.write_all(&[0_u8; 1024 * 1024]).is_err()
     });

@@ -139,13 +139,11 @@ async fn a_stopped_reader_blocks_neither_the_kill_nor_the_close() {
     let world = World::new();
     let uris = on_terminal(&world);
     let (streams, socket) = console(open_uris(&uris).await.unwrap());
-    let stopped = client_end(uris.stdout.clone());
-    let mut child = spawn_on_terminal("exec yes", &socket);
+    let _stopped = client_end(uris.stdout.clone());
+    let full = world.path("full");
+    let mut child = spawn_on_terminal(&more_than_a_fifo_script(&full), &socket);
     streams.attach_console(socket).await.unwrap();
-    until("the fifo is full", move || {
-        rustix::io::ioctl_fionread(stopped.as_fd()).unwrap() >= 60 * 1024
-    })
-    .await;
+    until("all was written", move || full.exists()).await;
     child.kill().unwrap();
     ended(child).await;
     let began = std::time::Instant::now();
