@@ -16,7 +16,7 @@ use a3sbox_execution::{
 };
 use a3sbox_oci::{
     CreateAttachments, ENGINE_EXTENSION, ENGINE_EXTENSION_VERSION, IoMode, OciBundle, ProcessIo,
-    STDIO_EXTENSION, STDIO_EXTENSION_VERSION,
+    STDIO_EXTENSION, STDIO_EXTENSION_VERSION, TerminalSize,
 };
 use async_trait::async_trait;
 
@@ -25,6 +25,10 @@ pub(crate) use mount::unmount_stack;
 pub(crate) use trace::{Trace, leave_trace, read_trace};
 
 use crate::logging::chain;
+
+/// Size of a terminal whose size nobody named.
+const USUAL_COLUMNS: u16 = 80;
+const USUAL_ROWS: u16 = 24;
 
 /// Turns the record of a task into what the runtime's create takes.
 #[derive(Debug)]
@@ -109,7 +113,7 @@ fn attachments(bundle: &OciBundle, task: &TaskRecord) -> ExecutionManagerResult<
         stdin: mode,
         stdout: mode,
         stderr: mode,
-        terminal_size: None,
+        terminal_size: task.stdio.terminal.then(|| terminal_size(bundle)),
     };
     let stdio = serde_json::to_value(&task.stdio).map_err(internal)?;
     let engine = serde_json::to_value(&task.engine).map_err(internal)?;
@@ -121,6 +125,25 @@ fn attachments(bundle: &OciBundle, task: &TaskRecord) -> ExecutionManagerResult<
             attachments.with_extension(ENGINE_EXTENSION, ENGINE_EXTENSION_VERSION, true, engine)
         })
         .map_err(invalid)
+}
+
+/// The size that the configuration asks for. A terminal has one in any case: a client that has not sent
+/// its own yet must not meet one of no columns.
+fn terminal_size(bundle: &OciBundle) -> TerminalSize {
+    let asked = bundle
+        .spec()
+        .process()
+        .as_ref()
+        .and_then(|process| process.console_size());
+    let side = |value: u64, usual: u16| match u16::try_from(value) {
+        Ok(0) => usual,
+        Ok(value) => value,
+        Err(_) => u16::MAX,
+    };
+    TerminalSize {
+        width: asked.map_or(USUAL_COLUMNS, |size| side(size.width(), USUAL_COLUMNS)),
+        height: asked.map_or(USUAL_ROWS, |size| side(size.height(), USUAL_ROWS)),
+    }
 }
 
 fn invalid(error: a3sbox_oci::Error) -> ExecutionManagerError {
