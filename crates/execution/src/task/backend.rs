@@ -3,8 +3,6 @@
 //! Each call gets the record as it is stored, and a mutating one its operation context: the same context
 //! means the same effect. A backend acts on the exact runtime generation of the record's binding.
 
-use std::path::PathBuf;
-
 use a3sbox_oci::oci_spec::runtime::{LinuxResources, Process};
 use a3sbox_oci::{ContainerStats, OperationContext, ProcessId, StdioUris, TerminalSize};
 use async_trait::async_trait;
@@ -21,7 +19,6 @@ pub struct TaskProvisioned {
     pub process: TaskInit,
     /// The container has no pid namespace of its own.
     pub kill_leftovers: bool,
-    pub console_log: PathBuf,
 }
 
 /// The init process as the host sees it; both are `None` when another kernel runs it.
@@ -59,7 +56,10 @@ pub enum TaskObservation {
     /// The runtime has no such container.
     Absent,
     Created(TaskInit),
-    Running { process: TaskInit, paused: bool },
+    Running {
+        process: TaskInit,
+        paused: bool,
+    },
     Stopped,
 }
 

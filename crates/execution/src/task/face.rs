@@ -30,7 +30,10 @@ impl Handle {
     fn view(&self, process: Option<&str>) -> TaskResult<watch::Receiver<ProcessView>> {
         match process {
             None => Ok(self.init.clone()),
-            Some(exec_id) => self.execs.get(exec_id).ok_or_else(|| no_such_process(exec_id)),
+            Some(exec_id) => self
+                .execs
+                .get(exec_id)
+                .ok_or_else(|| no_such_process(exec_id)),
         }
     }
 }
@@ -50,7 +53,10 @@ impl TaskManager for LocalExecutionManager {
     }
 
     async fn release(&self, key: &TaskKey) -> TaskResult<u32> {
-        self.tasks.handle(key)?.ask(|reply| Request::Start { reply }).await
+        self.tasks
+            .handle(key)?
+            .ask(|reply| Request::Start { reply })
+            .await
     }
 
     async fn exec_add(
@@ -64,13 +70,21 @@ impl TaskManager for LocalExecutionManager {
         let process = Box::new(process);
         self.tasks
             .handle(key)?
-            .ask(|reply| Request::ExecAdd { exec_id, process, stdio, reply })
+            .ask(|reply| Request::ExecAdd {
+                exec_id,
+                process,
+                stdio,
+                reply,
+            })
             .await
     }
 
     async fn exec_start(&self, key: &TaskKey, exec_id: &str) -> TaskResult<u32> {
         let exec_id = exec_id.to_owned();
-        self.tasks.handle(key)?.ask(|reply| Request::ExecStart { exec_id, reply }).await
+        self.tasks
+            .handle(key)?
+            .ask(|reply| Request::ExecStart { exec_id, reply })
+            .await
     }
 
     async fn signal(
@@ -81,12 +95,22 @@ impl TaskManager for LocalExecutionManager {
         all: bool,
     ) -> TaskResult<()> {
         let process = named(process);
-        self.tasks.handle(key)?.ask(|reply| Request::Signal { process, signal, all, reply }).await
+        self.tasks
+            .handle(key)?
+            .ask(|reply| Request::Signal {
+                process,
+                signal,
+                all,
+                reply,
+            })
+            .await
     }
 
     async fn wait(&self, key: &TaskKey, process: Option<&str>) -> TaskResult<TaskExit> {
         let mut view = self.tasks.handle(key)?.view(process)?;
-        let seen = view.wait_for(|view| view.exit.is_some() || view.start_failed).await;
+        let seen = view
+            .wait_for(|view| view.exit.is_some() || view.start_failed)
+            .await;
         let gone = || process.map_or_else(gone, no_such_process);
         match seen {
             Ok(view) => view.exit.clone().ok_or_else(|| {
@@ -101,20 +125,32 @@ impl TaskManager for LocalExecutionManager {
 
     async fn delete(&self, key: &TaskKey, process: Option<&str>) -> TaskResult<TaskDeleted> {
         let process = named(process);
-        self.tasks.handle(key)?.ask(|reply| Request::Delete { process, reply }).await
+        self.tasks
+            .handle(key)?
+            .ask(|reply| Request::Delete { process, reply })
+            .await
     }
 
     async fn pause(&self, key: &TaskKey) -> TaskResult<()> {
-        self.tasks.handle(key)?.ask(|reply| Request::Pause { reply }).await
+        self.tasks
+            .handle(key)?
+            .ask(|reply| Request::Pause { reply })
+            .await
     }
 
     async fn resume(&self, key: &TaskKey) -> TaskResult<()> {
-        self.tasks.handle(key)?.ask(|reply| Request::Resume { reply }).await
+        self.tasks
+            .handle(key)?
+            .ask(|reply| Request::Resume { reply })
+            .await
     }
 
     async fn update(&self, key: &TaskKey, resources: LinuxResources) -> TaskResult<()> {
         let resources = Box::new(resources);
-        self.tasks.handle(key)?.ask(|reply| Request::Update { resources, reply }).await
+        self.tasks
+            .handle(key)?
+            .ask(|reply| Request::Update { resources, reply })
+            .await
     }
 
     async fn resize(
@@ -126,12 +162,22 @@ impl TaskManager for LocalExecutionManager {
     ) -> TaskResult<()> {
         let process = named(process);
         let size = TerminalSize { width, height };
-        self.tasks.handle(key)?.ask(|reply| Request::Resize { process, size, reply }).await
+        self.tasks
+            .handle(key)?
+            .ask(|reply| Request::Resize {
+                process,
+                size,
+                reply,
+            })
+            .await
     }
 
     async fn close_stdin(&self, key: &TaskKey, process: Option<&str>) -> TaskResult<()> {
         let process = named(process);
-        self.tasks.handle(key)?.ask(|reply| Request::CloseStdin { process, reply }).await
+        self.tasks
+            .handle(key)?
+            .ask(|reply| Request::CloseStdin { process, reply })
+            .await
     }
 
     async fn pids(&self, key: &TaskKey) -> TaskResult<Vec<TaskPid>> {
@@ -147,15 +193,17 @@ impl TaskManager for LocalExecutionManager {
         Ok(processes
             .into_iter()
             .map(|process| {
-                let is_exec = |(_, pid, process_id): &&(String, u32, Option<_>)| match &process
-                    .process_id
-                {
-                    Some(wanted) => process_id.as_ref() == Some(wanted),
-                    None => *pid == process.pid,
-                };
+                let is_exec =
+                    |(_, pid, process_id): &&(String, u32, Option<_>)| match &process.process_id {
+                        Some(wanted) => process_id.as_ref() == Some(wanted),
+                        None => *pid == process.pid,
+                    };
                 TaskPid {
                     pid: process.pid,
-                    exec_id: names.iter().find(is_exec).map(|(exec_id, ..)| exec_id.clone()),
+                    exec_id: names
+                        .iter()
+                        .find(is_exec)
+                        .map(|(exec_id, ..)| exec_id.clone()),
                 }
             })
             .collect())
@@ -189,7 +237,10 @@ impl TaskManager for LocalExecutionManager {
 
     async fn checkpoint(&self, key: &TaskKey, request: TaskCheckpoint) -> TaskResult<()> {
         let request = Box::new(request);
-        self.tasks.handle(key)?.ask(|reply| Request::Checkpoint { request, reply }).await
+        self.tasks
+            .handle(key)?
+            .ask(|reply| Request::Checkpoint { request, reply })
+            .await
     }
 
     async fn task_recover_and_delete(&self, key: &TaskKey) -> TaskResult<TaskDeleted> {

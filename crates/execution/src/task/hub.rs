@@ -41,7 +41,9 @@ pub(crate) struct TaskHub {
 
 impl std::fmt::Debug for TaskHub {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TaskHub").field("live", &self.live()).finish_non_exhaustive()
+        f.debug_struct("TaskHub")
+            .field("live", &self.live())
+            .finish_non_exhaustive()
     }
 }
 
@@ -77,7 +79,10 @@ impl TaskHub {
     }
 
     pub(crate) fn take_events(&self) -> Option<mpsc::Receiver<TaskEvent>> {
-        self.reader.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.reader
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     pub(crate) fn store(&self) -> &ManagedExecutionStore {
@@ -90,9 +95,11 @@ impl TaskHub {
 
     /// A container that exists. One that is being created does not, as containerd's clients know it.
     pub(crate) fn handle(&self, key: &TaskKey) -> TaskResult<Handle> {
-        self.entries().get(key).cloned().flatten().ok_or_else(|| {
-            TaskError::NotFound("container not created: not found".to_owned())
-        })
+        self.entries()
+            .get(key)
+            .cloned()
+            .flatten()
+            .ok_or_else(|| TaskError::NotFound("container not created: not found".to_owned()))
     }
 
     pub(crate) fn forget(&self, key: &TaskKey) {
@@ -111,7 +118,11 @@ impl TaskHub {
             )));
         }
         entries.insert(key.clone(), None);
-        Ok(Place { hub: Arc::clone(self), key: key.clone(), is_kept: false })
+        Ok(Place {
+            hub: Arc::clone(self),
+            key: key.clone(),
+            is_kept: false,
+        })
     }
 
     /// Task Create. The work is a task of its own: it ends as it should when the caller hangs up.
@@ -123,7 +134,9 @@ impl TaskHub {
         let (reply, answered) = oneshot::channel();
         let hub = Arc::clone(self);
         tokio::spawn(async move { answer(reply, hub.create(place, request).await) });
-        answered.await.unwrap_or_else(|_| Err(TaskError::Internal("the create was lost".to_owned())))
+        answered
+            .await
+            .unwrap_or_else(|_| Err(TaskError::Internal("the create was lost".to_owned())))
     }
 
     /// Takes over a container whose owner died; see [`super::TaskManager::task_recover_and_delete`].
@@ -201,7 +214,12 @@ impl TaskHub {
     /// The owner's lock, after what a dead owner left under this name was taken away.
     async fn lock_free_of_leftovers(self: &Arc<Self>, key: &TaskKey) -> TaskResult<OwnerLock> {
         let lock = self.store.lock_owner(key).map_err(store_error)?;
-        if self.store.find_container(key).map_err(store_error)?.is_none() {
+        if self
+            .store
+            .find_container(key)
+            .map_err(store_error)?
+            .is_none()
+        {
             return Ok(lock);
         }
         warn!(
@@ -228,7 +246,9 @@ impl TaskHub {
             request.request,
             Utc::now(),
         )?;
-        ManagedExecutionState::Creating.as_status().clone_into(&mut record.status);
+        ManagedExecutionState::Creating
+            .as_status()
+            .clone_into(&mut record.status);
         record.exec_socket_path = PathBuf::new();
         let route = self.backend.route_for_create(&record)?;
         if let Some(managed) = record.managed_execution.as_mut() {
@@ -252,7 +272,10 @@ impl TaskHub {
                 return Err(error);
             }
         };
-        match self.create_container(&mut ledger, &mut task, &operation).await {
+        match self
+            .create_container(&mut ledger, &mut task, &operation)
+            .await
+        {
             Ok(()) => Ok((ledger, task)),
             Err(error) => {
                 if let Err(cause) = ledger.remove() {
@@ -273,15 +296,19 @@ impl TaskHub {
         let engine = self.engine();
         let limit = self.deadlines.create;
         let record = ledger.record();
-        let created =
-            match timeout(limit, engine.task()?.create(&record, &operation.context)).await {
-                Ok(created) => created,
-                Err(_) => Err(TaskError::DeadlineExceeded(format!(
-                    "the create did not settle within {} s",
-                    limit.as_secs()
-                ))),
-            };
-        let event = if created.is_ok() { InitEvent::CreateDone } else { InitEvent::CreateFailed };
+        let created = match timeout(limit, engine.task()?.create(&record, &operation.context)).await
+        {
+            Ok(created) => created,
+            Err(_) => Err(TaskError::DeadlineExceeded(format!(
+                "the create did not settle within {} s",
+                limit.as_secs()
+            ))),
+        };
+        let event = if created.is_ok() {
+            InitEvent::CreateDone
+        } else {
+            InitEvent::CreateFailed
+        };
         if let Verdict::Go(next, _) = next_init(task.init.state, event) {
             task.init.state = next;
         }
@@ -298,7 +325,10 @@ impl TaskHub {
                 Ok(())
             }
             Err(error) => {
-                if matches!(error, TaskError::DeadlineExceeded(_) | TaskError::Unavailable(_)) {
+                if matches!(
+                    error,
+                    TaskError::DeadlineExceeded(_) | TaskError::Unavailable(_)
+                ) {
                     // It may be there all the same.
                     self.take_back(&engine, ledger, task).await;
                 }

@@ -18,9 +18,7 @@ use super::machine::InitState;
 use super::record::TaskRecord;
 use super::{TaskError, TaskResult};
 use crate::store::{StoreError, error_chain};
-use crate::{
-    BoxRecord, ManagedExecutionOperation, ManagedExecutionState, ManagedExecutionStore,
-};
+use crate::{BoxRecord, ManagedExecutionOperation, ManagedExecutionState, ManagedExecutionStore};
 
 /// What an operation does, in a journal entry and in an operation id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -64,7 +62,10 @@ impl Verb {
 
     /// The container's own verbs stay as long as it does.
     const fn is_kept(self) -> bool {
-        matches!(self, Self::Create | Self::Start | Self::Delete | Self::Recover)
+        matches!(
+            self,
+            Self::Create | Self::Start | Self::Delete | Self::Recover
+        )
     }
 }
 
@@ -99,7 +100,11 @@ pub(crate) struct Operation {
 
 impl Operation {
     pub(crate) fn mint(verb: Verb) -> TaskResult<Self> {
-        let text = format!("a3sbox-task-{}-{}", verb.label(), uuid::Uuid::new_v4().simple());
+        let text = format!(
+            "a3sbox-task-{}-{}",
+            verb.label(),
+            uuid::Uuid::new_v4().simple()
+        );
         Ok(Self {
             id: OperationId::new(text.clone())?,
             context: OperationContext::new(a3sbox_oci::OperationId::new(text)?),
@@ -205,16 +210,20 @@ impl Ledger {
         self.entries
             .iter()
             .filter_map(|entry| match entry {
-                Entry::Intent { operation, verb, .. } if !self.is_settled(operation) => {
-                    Some((operation.clone(), *verb))
-                }
+                Entry::Intent {
+                    operation, verb, ..
+                } if !self.is_settled(operation) => Some((operation.clone(), *verb)),
                 _ => None,
             })
             .collect()
     }
 
     /// Writes the task's state into the record. `operation` is the one under way, if the state is a claim.
-    pub(crate) fn commit(&mut self, task: &TaskRecord, operation: Option<&Operation>) -> TaskResult<()> {
+    pub(crate) fn commit(
+        &mut self,
+        task: &TaskRecord,
+        operation: Option<&Operation>,
+    ) -> TaskResult<()> {
         if let Some(operation) = operation {
             self.claim = Some(operation.id.clone());
         }
@@ -315,7 +324,10 @@ fn apply(
     let is_same = record.status == state.as_status();
     state.as_status().clone_into(&mut record.status);
     record.pid = task.init.pid.filter(|_| is_live);
-    record.pid_start_time = task.init.pid_start_time.filter(|_| is_live && record.pid.is_some());
+    record.pid_start_time = task
+        .init
+        .pid_start_time
+        .filter(|_| is_live && record.pid.is_some());
     record.exit_code = task
         .init
         .exit
@@ -349,12 +361,11 @@ fn pending(
     use ManagedExecutionState as M;
     match state {
         M::Starting => Some(ManagedExecutionOperation::Start),
-        M::Pausing => {
-            Some(ManagedExecutionOperation::Pause { keep_memory: true, operation_id: claim })
-        }
-        M::Resuming => {
-            claim.map(|operation_id| ManagedExecutionOperation::Resume { operation_id })
-        }
+        M::Pausing => Some(ManagedExecutionOperation::Pause {
+            keep_memory: true,
+            operation_id: claim,
+        }),
+        M::Resuming => claim.map(|operation_id| ManagedExecutionOperation::Resume { operation_id }),
         _ => None,
     }
 }
@@ -377,7 +388,9 @@ fn durable_error(error: a3sbox_durable::DurableError) -> TaskError {
     use std::io::ErrorKind;
     let text = error_chain(&error);
     match error.io_kind() {
-        Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => TaskError::ResourceExhausted(text),
+        Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+            TaskError::ResourceExhausted(text)
+        }
         Some(ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
             TaskError::PermissionDenied(text)
         }

@@ -182,9 +182,9 @@ impl Refusal {
             Self::AlreadyFinished => {
                 TaskError::NotFound("process already finished: not found".to_owned())
             }
-            Self::ProcessNotCreated => TaskError::FailedPrecondition(
-                "process not created: failed precondition".to_owned(),
-            ),
+            Self::ProcessNotCreated => {
+                TaskError::FailedPrecondition("process not created: failed precondition".to_owned())
+            }
             Self::ProcessGone => {
                 TaskError::NotFound("cannot delete a deleted process: not found".to_owned())
             }
@@ -251,10 +251,9 @@ pub(crate) const fn next_init(state: InitState, event: InitEvent) -> Verdict<Ini
         (S::Draining | S::Stopped | S::Deleting, Ev::Pause) => {
             no("cannot pause a stopped container")
         }
-        (S::Pausing, Ev::PauseDone) => Go(
-            S::Paused,
-            &[E::GrowGeneration, E::PublishPaused, E::Answer],
-        ),
+        (S::Pausing, Ev::PauseDone) => {
+            Go(S::Paused, &[E::GrowGeneration, E::PublishPaused, E::Answer])
+        }
         (S::Pausing, Ev::PauseFailed) => Go(S::Running, &[E::Answer]),
         // A pause that failed because the process ended may have frozen what is left.
         (S::Draining | S::Stopped, Ev::PauseDone | Ev::PauseFailed) => {

@@ -219,23 +219,33 @@ impl Owner {
         let reporter = self.reporter.clone();
         self.watchers.spawn(async move {
             let (end, events) = engine.end_of(&record, &process_id).await;
-            let _ = reporter.send(Report::Exited { exec_id, process_id, end, events }).await;
+            let _ = reporter
+                .send(Report::Exited {
+                    exec_id,
+                    process_id,
+                    end,
+                    events,
+                })
+                .await;
         });
     }
 
     fn watch_events(&mut self) {
         let engine = self.engine.clone();
-        self.watchers.spawn(engine.watch_events(self.ledger.record(), self.reporter.clone()));
+        self.watchers
+            .spawn(engine.watch_events(self.ledger.record(), self.reporter.clone()));
     }
 
     /// Writes the record. The owner's state is already ahead; a failure is told to the caller.
     fn commit(&mut self, operation: Option<&Operation>) -> TaskResult<()> {
-        self.ledger.commit(&self.task, operation).inspect_err(|cause| {
-            error!(
-                namespace = %self.key.namespace, container_id = %self.key.container_id,
-                %cause, "the record cannot be written"
-            );
-        })
+        self.ledger
+            .commit(&self.task, operation)
+            .inspect_err(|cause| {
+                error!(
+                    namespace = %self.key.namespace, container_id = %self.key.container_id,
+                    %cause, "the record cannot be written"
+                );
+            })
     }
 
     /// Journals an outcome; a journal that cannot be written makes the intent's end unknown, no more.
@@ -253,7 +263,11 @@ impl Owner {
     }
 
     fn emit(&mut self, kind: TaskEventKind) {
-        let event = TaskEvent { key: self.key.clone(), at: Utc::now(), kind };
+        let event = TaskEvent {
+            key: self.key.clone(),
+            at: Utc::now(),
+            kind,
+        };
         if !self.outbox.is_empty() {
             self.outbox.push_back(event);
             return;

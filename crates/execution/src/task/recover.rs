@@ -50,10 +50,12 @@ pub(super) fn reconcile(recorded: InitState, observed: &TaskObservation) -> Init
         (_, TaskObservation::Stopped | TaskObservation::Absent) => &[Ev::Exited, Ev::Drained],
         _ => &[],
     };
-    missed.iter().fold(recorded, |state, event| match next_init(state, *event) {
-        Verdict::Go(next, _) => next,
-        _ => state,
-    })
+    missed
+        .iter()
+        .fold(recorded, |state, event| match next_init(state, *event) {
+            Verdict::Go(next, _) => next,
+            _ => state,
+        })
 }
 
 /// Ends what `key` left behind. The lock is held until record and folder are gone.
@@ -62,9 +64,16 @@ pub(super) async fn recover_and_delete(
     key: &TaskKey,
     lock: OwnerLock,
 ) -> TaskResult<TaskDeleted> {
-    let record = hub.store().find_container(key).map_err(store_error)?.ok_or_else(|| {
-        TaskError::NotFound(format!("container {} is not recorded: not found", key.container_id))
-    })?;
+    let record = hub
+        .store()
+        .find_container(key)
+        .map_err(store_error)?
+        .ok_or_else(|| {
+            TaskError::NotFound(format!(
+                "container {} is not recorded: not found",
+                key.container_id
+            ))
+        })?;
     let mut task = record
         .managed_execution
         .as_ref()
@@ -86,8 +95,10 @@ pub(super) async fn recover_and_delete(
     );
     let exit = settle_exit(&engine, &mut ledger, &task, &observed).await?;
     let pid = task.init.pid.unwrap_or(0);
-    let was_created = !matches!((state, &observed), (InitState::Gone, TaskObservation::Absent))
-        || task.init.pid.is_some();
+    let was_created = !matches!(
+        (state, &observed),
+        (InitState::Gone, TaskObservation::Absent)
+    ) || task.init.pid.is_some();
     if let Some(reason) = &exit.unknown_because {
         warn!(
             namespace = %key.namespace, container_id = %key.container_id, pid, reason,
@@ -103,12 +114,20 @@ pub(super) async fn recover_and_delete(
     if let Err(cause) = ledger.commit(&task, Some(&operation)) {
         warn!(container_id = %key.container_id, %cause, "the recovered exit cannot be recorded");
     }
-    timeout(limits.delete, engine.task()?.delete(&ledger.record(), &operation.context, true))
-        .await
-        .unwrap_or_else(|_| Err(TaskError::DeadlineExceeded("the delete".to_owned())))?;
+    timeout(
+        limits.delete,
+        engine
+            .task()?
+            .delete(&ledger.record(), &operation.context, true),
+    )
+    .await
+    .unwrap_or_else(|_| Err(TaskError::DeadlineExceeded("the delete".to_owned())))?;
     ledger.remove()?;
     drop(lock);
-    Ok(TaskDeleted { pid, exit: was_created.then_some(exit) })
+    Ok(TaskDeleted {
+        pid,
+        exit: was_created.then_some(exit),
+    })
 }
 
 /// How the init process ended, after ending it when it had not.
@@ -122,9 +141,9 @@ async fn settle_exit(
         return Ok(exit.clone());
     }
     match observed {
-        TaskObservation::Absent => {
-            Ok(unknown("the runtime has no such container, and nobody saw its end"))
-        }
+        TaskObservation::Absent => Ok(unknown(
+            "the runtime has no such container, and nobody saw its end",
+        )),
         TaskObservation::Stopped => Ok(end_within_deadline(engine, ledger)
             .await
             .map_or_else(|| unknown("the runtime did not say how it ended"), exit_of)),
@@ -139,7 +158,12 @@ async fn settle_exit(
 
 /// The observed process is the recorded one, as far as both are known.
 fn is_same(task: &TaskRecord, observed: TaskInit) -> bool {
-    match (task.init.pid, task.init.pid_start_time, observed.pid, observed.pid_start_time) {
+    match (
+        task.init.pid,
+        task.init.pid_start_time,
+        observed.pid,
+        observed.pid_start_time,
+    ) {
         (Some(pid), Some(start), Some(now), Some(now_start)) => pid == now && start == now_start,
         (Some(pid), _, Some(now), _) => pid == now,
         _ => true,
@@ -152,7 +176,9 @@ async fn kill(engine: &Engine, ledger: &mut Ledger) -> TaskResult<TaskExit> {
     let init = ProcessId::init();
     let killed = timeout(
         engine.deadlines.signal,
-        engine.task()?.signal(&record, &operation.context, &init, SIGKILL, true),
+        engine
+            .task()?
+            .signal(&record, &operation.context, &init, SIGKILL, true),
     )
     .await
     .unwrap_or_else(|_| Err(TaskError::DeadlineExceeded("the kill".to_owned())));
@@ -178,12 +204,19 @@ async fn kill(engine: &Engine, ledger: &mut Ledger) -> TaskResult<TaskExit> {
 async fn end_within_deadline(engine: &Engine, ledger: &Ledger) -> Option<TaskEnd> {
     let record = ledger.record();
     let init = ProcessId::init();
-    timeout(engine.deadlines.recovery_kill, engine.end_of(&record, &init))
-        .await
-        .ok()
-        .map(|(end, _)| end)
+    timeout(
+        engine.deadlines.recovery_kill,
+        engine.end_of(&record, &init),
+    )
+    .await
+    .ok()
+    .map(|(end, _)| end)
 }
 
 fn unknown(reason: &str) -> TaskExit {
-    TaskExit { status: None, exited_at: Utc::now(), unknown_because: Some(reason.to_owned()) }
+    TaskExit {
+        status: None,
+        exited_at: Utc::now(),
+        unknown_because: Some(reason.to_owned()),
+    }
 }

@@ -17,17 +17,52 @@ pub(crate) type Reply<T> = oneshot::Sender<TaskResult<T>>;
 /// One call in an owner's queue. A caller that went away is a closed reply; the effect goes on.
 #[derive(Debug)]
 pub(crate) enum Request {
-    Start { reply: Reply<u32> },
-    ExecAdd { exec_id: String, process: Box<Process>, stdio: StdioUris, reply: Reply<()> },
-    ExecStart { exec_id: String, reply: Reply<u32> },
-    Signal { process: Option<String>, signal: i32, all: bool, reply: Reply<()> },
-    Delete { process: Option<String>, reply: Reply<TaskDeleted> },
-    Pause { reply: Reply<()> },
-    Resume { reply: Reply<()> },
-    Update { resources: Box<LinuxResources>, reply: Reply<()> },
-    Resize { process: Option<String>, size: TerminalSize, reply: Reply<()> },
-    CloseStdin { process: Option<String>, reply: Reply<()> },
-    Checkpoint { request: Box<TaskCheckpoint>, reply: Reply<()> },
+    Start {
+        reply: Reply<u32>,
+    },
+    ExecAdd {
+        exec_id: String,
+        process: Box<Process>,
+        stdio: StdioUris,
+        reply: Reply<()>,
+    },
+    ExecStart {
+        exec_id: String,
+        reply: Reply<u32>,
+    },
+    Signal {
+        process: Option<String>,
+        signal: i32,
+        all: bool,
+        reply: Reply<()>,
+    },
+    Delete {
+        process: Option<String>,
+        reply: Reply<TaskDeleted>,
+    },
+    Pause {
+        reply: Reply<()>,
+    },
+    Resume {
+        reply: Reply<()>,
+    },
+    Update {
+        resources: Box<LinuxResources>,
+        reply: Reply<()>,
+    },
+    Resize {
+        process: Option<String>,
+        size: TerminalSize,
+        reply: Reply<()>,
+    },
+    CloseStdin {
+        process: Option<String>,
+        reply: Reply<()>,
+    },
+    Checkpoint {
+        request: Box<TaskCheckpoint>,
+        reply: Reply<()>,
+    },
 }
 
 impl Request {
@@ -38,7 +73,11 @@ impl Request {
             Self::Start { .. } => InitEvent::Start,
             Self::ExecAdd { .. } => InitEvent::ExecAdd,
             Self::ExecStart { .. } => InitEvent::ExecStart,
-            Self::Signal { process: None, all: true, .. } => InitEvent::KillAll,
+            Self::Signal {
+                process: None,
+                all: true,
+                ..
+            } => InitEvent::KillAll,
             Self::Signal { process: None, .. } => InitEvent::Kill,
             Self::Delete { process: None, .. } => InitEvent::Delete,
             Self::Pause { .. } => InitEvent::Pause,
@@ -58,10 +97,22 @@ impl Request {
     pub(crate) fn exec_event(&self) -> Option<(&str, ExecEvent)> {
         Some(match self {
             Self::ExecStart { exec_id, .. } => (exec_id, ExecEvent::Start),
-            Self::Signal { process: Some(exec_id), .. } => (exec_id, ExecEvent::Kill),
-            Self::Delete { process: Some(exec_id), .. } => (exec_id, ExecEvent::Delete),
-            Self::Resize { process: Some(exec_id), .. } => (exec_id, ExecEvent::Resize),
-            Self::CloseStdin { process: Some(exec_id), .. } => (exec_id, ExecEvent::CloseStdin),
+            Self::Signal {
+                process: Some(exec_id),
+                ..
+            } => (exec_id, ExecEvent::Kill),
+            Self::Delete {
+                process: Some(exec_id),
+                ..
+            } => (exec_id, ExecEvent::Delete),
+            Self::Resize {
+                process: Some(exec_id),
+                ..
+            } => (exec_id, ExecEvent::Resize),
+            Self::CloseStdin {
+                process: Some(exec_id),
+                ..
+            } => (exec_id, ExecEvent::CloseStdin),
             _ => return None,
         })
     }
@@ -85,7 +136,9 @@ impl Request {
     pub(crate) fn succeed(self) {
         match self {
             Self::CloseStdin { reply, .. } | Self::Resize { reply, .. } => answer(reply, Ok(())),
-            other => other.refuse(TaskError::Internal("a verb was satisfied by nothing".to_owned())),
+            other => other.refuse(TaskError::Internal(
+                "a verb was satisfied by nothing".to_owned(),
+            )),
         }
     }
 }
@@ -98,7 +151,11 @@ pub(crate) fn answer<T>(reply: Reply<T>, result: TaskResult<T>) {
 /// What came back. The owner takes reports before requests.
 #[derive(Debug)]
 pub(crate) enum Report {
-    Started { operation: Operation, reply: Reply<u32>, result: TaskResult<TaskInit> },
+    Started {
+        operation: Operation,
+        reply: Reply<u32>,
+        result: TaskResult<TaskInit>,
+    },
     ExecStarted {
         operation: Operation,
         exec_id: String,
@@ -106,10 +163,25 @@ pub(crate) enum Report {
         reply: Reply<u32>,
         result: TaskResult<u32>,
     },
-    Paused { operation: Operation, reply: Reply<()>, result: TaskResult<()> },
-    Resumed { operation: Operation, reply: Reply<()>, result: TaskResult<()> },
-    Deleted { operation: Operation, result: TaskResult<()> },
-    ExecDeleted { operation: Operation, exec_id: String, result: TaskResult<()> },
+    Paused {
+        operation: Operation,
+        reply: Reply<()>,
+        result: TaskResult<()>,
+    },
+    Resumed {
+        operation: Operation,
+        reply: Reply<()>,
+        result: TaskResult<()>,
+    },
+    Deleted {
+        operation: Operation,
+        result: TaskResult<()>,
+    },
+    ExecDeleted {
+        operation: Operation,
+        exec_id: String,
+        result: TaskResult<()>,
+    },
     /// An effect that changes no state. `reply` is `None` when nobody asked.
     Settled {
         operation: Operation,

@@ -18,9 +18,7 @@ use tokio::time::timeout;
 use self::double::{Double, Provider};
 use super::types::{ProvisionRequest, RootfsMount, TaskEvent, TaskEventKind, TaskKey};
 use super::{TaskManager, TaskRecord};
-use crate::{
-    BoxRecord, LocalExecutionManager, ManagedExecutionStore, OciLocalExecutionBackend,
-};
+use crate::{BoxRecord, LocalExecutionManager, ManagedExecutionStore, OciLocalExecutionBackend};
 
 /// Nothing here takes longer unless it hangs.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -40,16 +38,34 @@ impl World {
         let provider = Arc::new(Provider::default());
         let manager = manager(folder.path(), &runtime, &provider);
         let events = manager.take_events().unwrap();
-        Self { folder, runtime, provider, manager, events }
+        Self {
+            folder,
+            runtime,
+            provider,
+            manager,
+            events,
+        }
     }
 
     /// The manager dies with its owners, and another one opens the same records.
     fn crash(self) -> Self {
-        let Self { folder, runtime, provider, manager, events } = self;
+        let Self {
+            folder,
+            runtime,
+            provider,
+            manager,
+            events,
+        } = self;
         drop((manager, events));
         let manager = super::tests::manager(folder.path(), &runtime, &provider);
         let events = manager.take_events().unwrap();
-        Self { folder, runtime, provider, manager, events }
+        Self {
+            folder,
+            runtime,
+            provider,
+            manager,
+            events,
+        }
     }
 
     async fn created(&self, id: &str) -> TaskKey {
@@ -66,7 +82,12 @@ impl World {
     }
 
     async fn exec(&self, key: &TaskKey, exec_id: &str) -> u32 {
-        soon(self.manager.exec_add(key, exec_id, process(), StdioUris::default())).await.unwrap();
+        soon(
+            self.manager
+                .exec_add(key, exec_id, process(), StdioUris::default()),
+        )
+        .await
+        .unwrap();
         soon(self.manager.exec_start(key, exec_id)).await.unwrap()
     }
 
@@ -92,7 +113,12 @@ impl World {
     }
 
     fn stored_task(&self, key: &TaskKey) -> TaskRecord {
-        self.stored(key).unwrap().managed_execution.unwrap().task.unwrap()
+        self.stored(key)
+            .unwrap()
+            .managed_execution
+            .unwrap()
+            .task
+            .unwrap()
     }
 
     /// Nothing of any container is left: no folder, no runtime container, no preparation.
@@ -108,7 +134,11 @@ impl World {
     }
 }
 
-fn manager(folder: &Path, runtime: &Arc<Double>, provider: &Arc<Provider>) -> LocalExecutionManager {
+fn manager(
+    folder: &Path,
+    runtime: &Arc<Double>,
+    provider: &Arc<Provider>,
+) -> LocalExecutionManager {
     let client = RuntimeClient::from_arc(Arc::clone(runtime) as Arc<_>);
     let endpoint = OciRuntimeEndpoint::unix_socket(folder.join("runtime.sock")).unwrap();
     let backend =
@@ -118,14 +148,19 @@ fn manager(folder: &Path, runtime: &Arc<Double>, provider: &Arc<Provider>) -> Lo
 }
 
 fn key(id: &str) -> TaskKey {
-    TaskKey { namespace: "ns".to_owned(), container_id: id.to_owned() }
+    TaskKey {
+        namespace: "ns".to_owned(),
+        container_id: id.to_owned(),
+    }
 }
 
 fn request(key: &TaskKey) -> ProvisionRequest {
-    let mut config = BoxConfig::default();
-    config.image = "alpine:3.20".to_owned();
-    config.isolation = ExecutionIsolation::Sandbox;
-    config.network = NetworkMode::None;
+    let config = BoxConfig {
+        image: "alpine:3.20".to_owned(),
+        isolation: ExecutionIsolation::Sandbox,
+        network: NetworkMode::None,
+        ..BoxConfig::default()
+    };
     ProvisionRequest {
         key: key.clone(),
         request: CreateExecutionRequest {
@@ -149,7 +184,13 @@ fn request(key: &TaskKey) -> ProvisionRequest {
 
 fn process() -> Process {
     ProcessBuilder::default()
-        .user(UserBuilder::default().uid(0_u32).gid(0_u32).build().unwrap())
+        .user(
+            UserBuilder::default()
+                .uid(0_u32)
+                .gid(0_u32)
+                .build()
+                .unwrap(),
+        )
         .args(vec!["/bin/true".to_owned()])
         .env(vec!["SECRET=hunter2".to_owned()])
         .cwd("/")
@@ -167,8 +208,16 @@ fn name(kind: &TaskEventKind) -> String {
         TaskEventKind::Resumed => "resumed".to_owned(),
         TaskEventKind::Checkpointed { .. } => "checkpointed".to_owned(),
         TaskEventKind::OutOfMemory => "oom".to_owned(),
-        TaskEventKind::Exited { exec_id: None, exit, .. } => format!("exited {}", code(exit.status)),
-        TaskEventKind::Exited { exec_id: Some(exec_id), exit, .. } => {
+        TaskEventKind::Exited {
+            exec_id: None,
+            exit,
+            ..
+        } => format!("exited {}", code(exit.status)),
+        TaskEventKind::Exited {
+            exec_id: Some(exec_id),
+            exit,
+            ..
+        } => {
             format!("exited {exec_id} {}", code(exit.status))
         }
         TaskEventKind::Deleted { exit, .. } => format!("deleted {}", code(exit.status)),

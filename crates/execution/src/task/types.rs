@@ -113,15 +113,37 @@ pub struct TaskEvent {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskEventKind {
-    Created { pid: u32, bundle: PathBuf, rootfs: Vec<RootfsMount>, stdio: StdioUris, checkpoint: Option<PathBuf> },
-    Started { pid: u32 },
-    ExecAdded { exec_id: String },
-    ExecStarted { exec_id: String, pid: u32 },
+    Created {
+        pid: u32,
+        bundle: PathBuf,
+        rootfs: Vec<RootfsMount>,
+        stdio: StdioUris,
+        checkpoint: Option<PathBuf>,
+    },
+    Started {
+        pid: u32,
+    },
+    ExecAdded {
+        exec_id: String,
+    },
+    ExecStarted {
+        exec_id: String,
+        pid: u32,
+    },
     Paused,
     Resumed,
-    Checkpointed { checkpoint: PathBuf },
+    Checkpointed {
+        checkpoint: PathBuf,
+    },
     OutOfMemory,
     /// `exec_id` is `None` for the init process.
-    Exited { exec_id: Option<String>, pid: u32, exit: TaskExit },
-    Deleted { pid: u32, exit: TaskExit },
+    Exited {
+        exec_id: Option<String>,
+        pid: u32,
+        exit: TaskExit,
+    },
+    Deleted {
+        pid: u32,
+        exit: TaskExit,
+    },
 }

@@ -14,7 +14,7 @@ use super::request::Report;
 use super::{TaskError, TaskResult};
 use crate::{BoxRecord, LocalExecutionBackend};
 
-/// A poll that ends sooner than this with nothing did not wait; it is not repeated at once.
+/// A poll that ends sooner than this with nothing at all did not wait; it is not repeated at once.
 const SHORTEST_POLL: Duration = Duration::from_millis(50);
 
 /// The backend of one execution, as effects and watchers share it.
@@ -28,13 +28,19 @@ pub(crate) struct Engine {
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("cursor", &self.cursor).finish_non_exhaustive()
+        f.debug_struct("Engine")
+            .field("cursor", &self.cursor)
+            .finish_non_exhaustive()
     }
 }
 
 impl Engine {
     pub(crate) fn new(backend: Arc<dyn LocalExecutionBackend>, deadlines: Deadlines) -> Self {
-        Self { backend, deadlines, cursor: Arc::new(AtomicU64::new(0)) }
+        Self {
+            backend,
+            deadlines,
+            cursor: Arc::new(AtomicU64::new(0)),
+        }
     }
 
     pub(crate) fn task(&self) -> TaskResult<&dyn TaskBackend> {
@@ -48,9 +54,12 @@ impl Engine {
         let after = self.cursor.load(Ordering::Acquire);
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         let limit = wait + self.deadlines.oom_flush;
-        let events = timeout(limit, self.task()?.events(record, after, EVENT_BATCH, wait_ms))
-            .await
-            .map_err(|_| TaskError::DeadlineExceeded("runtime events".to_owned()))??;
+        let events = timeout(
+            limit,
+            self.task()?.events(record, after, EVENT_BATCH, wait_ms),
+        )
+        .await
+        .map_err(|_| TaskError::DeadlineExceeded("runtime events".to_owned()))??;
         Ok(events)
     }
 
@@ -62,9 +71,17 @@ impl Engine {
     ) -> (TaskEnd, TaskRuntimeEvents) {
         let end = self.await_end(record, process).await;
         let may_be_oom = process.is_init()
-            || matches!(end, TaskEnd::Seen { status: SIGKILLED, .. } | TaskEnd::Unknown { .. });
+            || matches!(
+                end,
+                TaskEnd::Seen {
+                    status: SIGKILLED,
+                    ..
+                } | TaskEnd::Unknown { .. }
+            );
         let events = if may_be_oom {
-            self.events(record, Duration::ZERO).await.unwrap_or_default()
+            self.events(record, Duration::ZERO)
+                .await
+                .unwrap_or_default()
         } else {
             TaskRuntimeEvents::default()
         };
@@ -93,7 +110,11 @@ impl Engine {
                         };
                     }
                 }
-                other => return TaskEnd::Unknown { reason: other.to_string() },
+                other => {
+                    return TaskEnd::Unknown {
+                        reason: other.to_string(),
+                    };
+                }
             }
             sleep(self.deadlines.retry_pause).await;
         }
@@ -103,16 +124,17 @@ impl Engine {
     pub(crate) async fn watch_events(self, record: Arc<BoxRecord>, reports: mpsc::Sender<Report>) {
         loop {
             let began = Instant::now();
-            let is_done = match self.events(&record, self.deadlines.event_poll).await {
+            let is_idle = match self.events(&record, self.deadlines.event_poll).await {
                 Ok(events) => {
-                    let is_empty = events.out_of_memory.is_empty();
                     let next = events.next;
-                    if !is_empty && reports.send(Report::RuntimeEvents(events)).await.is_err() {
+                    if !events.out_of_memory.is_empty()
+                        && reports.send(Report::RuntimeEvents(events)).await.is_err()
+                    {
                         return;
                     }
                     // Only now: a flush before an exit may read an event twice, never miss one.
-                    self.cursor.fetch_max(next, Ordering::AcqRel);
-                    is_empty && began.elapsed() < SHORTEST_POLL
+                    let before = self.cursor.fetch_max(next, Ordering::AcqRel);
+                    next <= before && began.elapsed() < SHORTEST_POLL
                 }
                 Err(
                     TaskError::Unsupported(_)
@@ -121,7 +143,7 @@ impl Engine {
                 ) => return,
                 Err(_) => true,
             };
-            if is_done {
+            if is_idle {
                 sleep(self.deadlines.retry_pause).await;
             }
         }

@@ -4,9 +4,7 @@
 //! service stay apart up to the caller; texts are the service's own but for the few that containerd's
 //! clients know by heart.
 
-use a3sbox_oci::oci_spec::runtime::{
-    ContainerState, LinuxNamespaceType, LinuxResources, Spec,
-};
+use a3sbox_oci::oci_spec::runtime::{ContainerState, LinuxNamespaceType, LinuxResources, Spec};
 use a3sbox_oci::{
     CheckpointRequest, CloseStdinRequest, ContainerOperationRequest, ContainerRecord,
     ContainerStats, ContainerTarget, CreateRequest, DeleteMode, DeleteProcessRequest,
@@ -32,7 +30,10 @@ use crate::task::{
 };
 
 /// A terminal for which nobody gave a size.
-const DEFAULT_TERMINAL: TerminalSize = TerminalSize { width: 80, height: 24 };
+const DEFAULT_TERMINAL: TerminalSize = TerminalSize {
+    width: 80,
+    height: 24,
+};
 /// Added to a signal's number for an exit status.
 const SIGNAL_EXIT_BASE: u32 = 128;
 
@@ -65,11 +66,16 @@ impl TaskBackend for OciLocalExecutionBackend {
     async fn start(&self, record: &BoxRecord, context: &OperationContext) -> TaskResult<TaskInit> {
         let binding = self.task_binding(record)?;
         self.provider.ensure_log_projection(record, binding).await?;
-        let request =
-            StartRequest { context: context.clone(), target: binding.target.clone() };
+        let request = StartRequest {
+            context: context.clone(),
+            target: binding.target.clone(),
+        };
         let container = self.client.start(request).await?;
         binding.validate_record(&container)?;
-        require_status(&container, &[ContainerState::Running, ContainerState::Stopped])?;
+        require_status(
+            &container,
+            &[ContainerState::Running, ContainerState::Stopped],
+        )?;
         Ok(init_of(&container))
     }
 
@@ -113,10 +119,27 @@ impl TaskBackend for OciLocalExecutionBackend {
         let context = context.clone();
         let signal = Signal::new(signal)?;
         let delivered = if process.is_init() {
-            self.client.kill(KillRequest { context, target, signal, all }).await.map(|_| ())
+            self.client
+                .kill(KillRequest {
+                    context,
+                    target,
+                    signal,
+                    all,
+                })
+                .await
+                .map(|_| ())
         } else {
-            let process = ProcessTarget { container: target, process_id: process.clone() };
-            self.client.signal_process(SignalProcessRequest { context, process, signal }).await
+            let process = ProcessTarget {
+                container: target,
+                process_id: process.clone(),
+            };
+            self.client
+                .signal_process(SignalProcessRequest {
+                    context,
+                    process,
+                    signal,
+                })
+                .await
         };
         delivered.map_err(|error| match error.code {
             // The texts that the runc shim gives for both, and that kubelet and nerdctl expect.
@@ -133,17 +156,30 @@ impl TaskBackend for OciLocalExecutionBackend {
     async fn wait(&self, record: &BoxRecord, process: &ProcessId) -> TaskResult<TaskEnd> {
         let target = self.task_target(record)?;
         let ended = if process.is_init() {
-            self.client.wait(WaitRequest { target, timeout_ms: None }).await
+            self.client
+                .wait(WaitRequest {
+                    target,
+                    timeout_ms: None,
+                })
+                .await
         } else {
-            let process = ProcessTarget { container: target, process_id: process.clone() };
-            self.client.wait_process(WaitProcessRequest { process, timeout_ms: None }).await
+            let process = ProcessTarget {
+                container: target,
+                process_id: process.clone(),
+            };
+            self.client
+                .wait_process(WaitProcessRequest {
+                    process,
+                    timeout_ms: None,
+                })
+                .await
         };
         match ended {
             Ok(status) => end_of(&status),
             Err(error) => match error.code {
-                ErrorCode::FailedPrecondition | ErrorCode::NotFound => {
-                    Ok(TaskEnd::Unknown { reason: error.message })
-                }
+                ErrorCode::FailedPrecondition | ErrorCode::NotFound => Ok(TaskEnd::Unknown {
+                    reason: error.message,
+                }),
                 _ => Err(error.into()),
             },
         }
@@ -158,7 +194,9 @@ impl TaskBackend for OciLocalExecutionBackend {
         if let (false, Ok(binding)) = (force, self.task_binding(record)) {
             self.provider.ensure_log_projection(record, binding).await?;
             if record.exit_code.is_some() {
-                self.provider.wait_log_projection_drained(record, binding).await?;
+                self.provider
+                    .wait_log_projection_drained(record, binding)
+                    .await?;
             } else {
                 self.provider
                     .wait_log_projection_stopped_after_owner_loss(record, binding)
@@ -168,7 +206,11 @@ impl TaskBackend for OciLocalExecutionBackend {
         let request = DeleteRequest {
             context: context.clone(),
             target: self.task_target(record)?,
-            mode: if force { DeleteMode::Force } else { DeleteMode::StoppedOnly },
+            mode: if force {
+                DeleteMode::Force
+            } else {
+                DeleteMode::StoppedOnly
+            },
         };
         match self.client.delete(request).await {
             Ok(()) => {}
@@ -185,9 +227,14 @@ impl TaskBackend for OciLocalExecutionBackend {
         context: &OperationContext,
         process: &ProcessId,
     ) -> TaskResult<()> {
-        let process =
-            ProcessTarget { container: self.task_target(record)?, process_id: process.clone() };
-        let request = DeleteProcessRequest { context: context.clone(), process };
+        let process = ProcessTarget {
+            container: self.task_target(record)?,
+            process_id: process.clone(),
+        };
+        let request = DeleteProcessRequest {
+            context: context.clone(),
+            process,
+        };
         match self.client.delete_process(request).await {
             Ok(()) => Ok(()),
             // A runtime that keeps nothing of ended processes has nothing to forget.
@@ -200,16 +247,20 @@ impl TaskBackend for OciLocalExecutionBackend {
 
     async fn pause(&self, record: &BoxRecord, context: &OperationContext) -> TaskResult<()> {
         let binding = self.task_binding(record)?;
-        let request =
-            ContainerOperationRequest { context: context.clone(), target: binding.target.clone() };
+        let request = ContainerOperationRequest {
+            context: context.clone(),
+            target: binding.target.clone(),
+        };
         let container = self.client.pause(request).await?;
         Ok(validate_running(binding, &container, true)?)
     }
 
     async fn resume(&self, record: &BoxRecord, context: &OperationContext) -> TaskResult<()> {
         let binding = self.task_binding(record)?;
-        let request =
-            ContainerOperationRequest { context: context.clone(), target: binding.target.clone() };
+        let request = ContainerOperationRequest {
+            context: context.clone(),
+            target: binding.target.clone(),
+        };
         let container = self.client.resume(request).await?;
         Ok(validate_running(binding, &container, false)?)
     }
@@ -237,9 +288,15 @@ impl TaskBackend for OciLocalExecutionBackend {
         process: &ProcessId,
         size: TerminalSize,
     ) -> TaskResult<()> {
-        let process =
-            ProcessTarget { container: self.task_target(record)?, process_id: process.clone() };
-        let request = ResizeRequest { context: context.clone(), process, size };
+        let process = ProcessTarget {
+            container: self.task_target(record)?,
+            process_id: process.clone(),
+        };
+        let request = ResizeRequest {
+            context: context.clone(),
+            process,
+            size,
+        };
         Ok(self.client.resize(request).await?)
     }
 
@@ -249,9 +306,14 @@ impl TaskBackend for OciLocalExecutionBackend {
         context: &OperationContext,
         process: &ProcessId,
     ) -> TaskResult<()> {
-        let process =
-            ProcessTarget { container: self.task_target(record)?, process_id: process.clone() };
-        let request = CloseStdinRequest { context: context.clone(), process };
+        let process = ProcessTarget {
+            container: self.task_target(record)?,
+            process_id: process.clone(),
+        };
+        let request = CloseStdinRequest {
+            context: context.clone(),
+            process,
+        };
         Ok(self.client.close_stdin(request).await?)
     }
 
@@ -279,24 +341,38 @@ impl TaskBackend for OciLocalExecutionBackend {
     }
 
     async fn pids(&self, record: &BoxRecord) -> TaskResult<Vec<TaskProcess>> {
-        let pids = self.client.pids(PidsRequest { target: self.task_target(record)? }).await?;
+        let pids = self
+            .client
+            .pids(PidsRequest {
+                target: self.task_target(record)?,
+            })
+            .await?;
         Ok(pids
             .into_iter()
-            .map(|process| TaskProcess { pid: process.pid, process_id: process.process_id })
+            .map(|process| TaskProcess {
+                pid: process.pid,
+                process_id: process.process_id,
+            })
             .collect())
     }
 
     async fn stats(&self, record: &BoxRecord) -> TaskResult<ContainerStats> {
         let target = self.task_target(record)?;
-        match self.client.stats(StatsRequest { target: target.clone() }).await {
+        match self
+            .client
+            .stats(StatsRequest {
+                target: target.clone(),
+            })
+            .await
+        {
             Ok(stats) if stats.target == target => Ok(stats),
             Ok(stats) => Err(TaskError::Internal(format!(
                 "the runtime gave statistics of container {} instead of {}",
                 stats.target.id, target.id
             ))),
-            Err(error) if error.code == ErrorCode::NotFound => {
-                Err(TaskError::NotFound("cgroup does not exist: not found".to_owned()))
-            }
+            Err(error) if error.code == ErrorCode::NotFound => Err(TaskError::NotFound(
+                "cgroup does not exist: not found".to_owned(),
+            )),
             Err(error) => Err(error.into()),
         }
     }
@@ -385,19 +461,35 @@ impl OciLocalExecutionBackend {
     ) -> TaskResult<TaskProvisioned> {
         let id = &execution.container_id;
         validate_created(container, id, preparation.isolation(), prepared, info)?;
-        require_status(container, &[ContainerState::Created, ContainerState::Stopped])?;
+        let is_restored = execution
+            .metadata
+            .task
+            .as_ref()
+            .is_some_and(|task| task.engine.restore_from.is_some());
+        // A restored process goes on where it was: nothing holds it back until the start.
+        let expected: &[ContainerState] = if is_restored {
+            &[
+                ContainerState::Created,
+                ContainerState::Running,
+                ContainerState::Stopped,
+            ]
+        } else {
+            &[ContainerState::Created, ContainerState::Stopped]
+        };
+        require_status(container, expected)?;
         Ok(TaskProvisioned {
             binding: bind(&self.endpoint, id, container)?,
             process: init_of(container),
             kill_leftovers: !has_own_pid_namespace(prepared.bundle.spec()),
-            console_log: prepared.console_log.clone(),
         })
     }
 
     /// A create that failed or cannot be proved leaves no container, whatever its answer was.
     async fn force_delete(&self, execution: &Execution<'_>) {
         let text = format!("a3sbox-task-delete-{}", uuid::Uuid::new_v4().simple());
-        let Ok(operation_id) = a3sbox_oci::OperationId::new(text) else { return };
+        let Ok(operation_id) = a3sbox_oci::OperationId::new(text) else {
+            return;
+        };
         let request = DeleteRequest {
             context: OperationContext::new(operation_id),
             target: ContainerTarget::current(execution.container_id.clone()),
@@ -431,7 +523,9 @@ impl OciLocalExecutionBackend {
             .and_then(|task| task.binding.as_ref())
             .or(managed.oci_runtime.as_ref())
             .ok_or_else(|| {
-                TaskError::FailedPrecondition("container must be created: failed precondition".to_owned())
+                TaskError::FailedPrecondition(
+                    "container must be created: failed precondition".to_owned(),
+                )
             })?;
         validate_binding(binding, &self.endpoint, &record.execution_id()?)?;
         Ok(binding)
@@ -451,21 +545,29 @@ impl OciLocalExecutionBackend {
 }
 
 fn init_of(container: &ContainerRecord) -> TaskInit {
-    let pid =
-        container.state.pid().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0);
-    TaskInit { pid, pid_start_time: pid.and_then(pid_start_time) }
+    let pid = container
+        .state
+        .pid()
+        .and_then(|pid| u32::try_from(pid).ok())
+        .filter(|pid| *pid > 0);
+    TaskInit {
+        pid,
+        pid_start_time: pid.and_then(pid_start_time),
+    }
 }
 
 fn end_of(status: &ExitStatus) -> TaskResult<TaskEnd> {
     let code = match (status.exit_code, status.signal) {
         (Some(code), None) => u32::try_from(code).ok(),
-        (None, Some(signal)) => {
-            u32::try_from(signal).ok().and_then(|signal| signal.checked_add(SIGNAL_EXIT_BASE))
-        }
+        (None, Some(signal)) => u32::try_from(signal)
+            .ok()
+            .and_then(|signal| signal.checked_add(SIGNAL_EXIT_BASE)),
         _ => None,
     };
     let status_code = code.ok_or_else(|| {
-        TaskError::Internal(format!("the runtime reported an impossible exit status {status:?}"))
+        TaskError::Internal(format!(
+            "the runtime reported an impossible exit status {status:?}"
+        ))
     })?;
     Ok(TaskEnd::Seen {
         status: status_code,
@@ -480,10 +582,18 @@ fn io_of(
     is_terminal: bool,
     size: Option<TerminalSize>,
 ) -> ProcessIo {
-    let mode = if is_terminal { IoMode::Terminal } else { IoMode::Null };
+    let mode = if is_terminal {
+        IoMode::Terminal
+    } else {
+        IoMode::Null
+    };
     let console = process.console_size().and_then(|size| {
-        let width = u16::try_from(size.width()).ok().filter(|width| *width > 0)?;
-        let height = u16::try_from(size.height()).ok().filter(|height| *height > 0)?;
+        let width = u16::try_from(size.width())
+            .ok()
+            .filter(|width| *width > 0)?;
+        let height = u16::try_from(size.height())
+            .ok()
+            .filter(|height| *height > 0)?;
         Some(TerminalSize { width, height })
     });
     ProcessIo {
@@ -496,9 +606,12 @@ fn io_of(
 
 /// Without one, the container's processes outlive its init process.
 fn has_own_pid_namespace(spec: &Spec) -> bool {
-    spec.linux().as_ref().and_then(|linux| linux.namespaces().as_ref()).is_some_and(|namespaces| {
-        namespaces.iter().any(|namespace| {
-            namespace.typ() == LinuxNamespaceType::Pid && namespace.path().is_none()
+    spec.linux()
+        .as_ref()
+        .and_then(|linux| linux.namespaces().as_ref())
+        .is_some_and(|namespaces| {
+            namespaces.iter().any(|namespace| {
+                namespace.typ() == LinuxNamespaceType::Pid && namespace.path().is_none()
+            })
         })
-    })
 }

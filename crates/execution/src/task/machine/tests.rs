@@ -127,7 +127,10 @@ fn gone_admits_nothing() {
     for event in INIT_EVENTS {
         let verdict = next_init(InitState::Gone, event);
         assert!(
-            matches!(verdict, Verdict::Ignore | Verdict::Refuse(Refusal::NotCreated)),
+            matches!(
+                verdict,
+                Verdict::Ignore | Verdict::Refuse(Refusal::NotCreated)
+            ),
             "{event:?}: {verdict:?}"
         );
     }
@@ -156,10 +159,16 @@ fn an_exit_is_told_once_from_every_state() {
         ] {
             if let Verdict::Go(next, effects) = next_init(state, event) {
                 state = next;
-                told += effects.iter().filter(|e| **e == Effect::PublishExited).count();
+                told += effects
+                    .iter()
+                    .filter(|e| **e == Effect::PublishExited)
+                    .count();
             }
         }
-        let has_process = !matches!(start, InitState::Stopped | InitState::Deleting | InitState::Gone);
+        let has_process = !matches!(
+            start,
+            InitState::Stopped | InitState::Deleting | InitState::Gone
+        );
         assert_eq!(told, usize::from(has_process), "{start:?}");
     }
 }
@@ -167,8 +176,14 @@ fn an_exit_is_told_once_from_every_state() {
 #[test]
 fn refusals_have_the_texts_that_clients_know() {
     let cases = [
-        (Refusal::AlreadyFinished, TaskError::NotFound("process already finished: not found".into())),
-        (Refusal::NotCreated, TaskError::NotFound("container not created: not found".into())),
+        (
+            Refusal::AlreadyFinished,
+            TaskError::NotFound("process already finished: not found".into()),
+        ),
+        (
+            Refusal::NotCreated,
+            TaskError::NotFound("container not created: not found".into()),
+        ),
         (
             Refusal::InitNotRunning,
             TaskError::FailedPrecondition(

@@ -36,7 +36,12 @@ pub(super) struct Exec {
 impl Owner {
     pub(super) fn on_exec_request(&mut self, request: Request) {
         let request = match request {
-            Request::ExecAdd { exec_id, process, stdio, reply } => {
+            Request::ExecAdd {
+                exec_id,
+                process,
+                stdio,
+                reply,
+            } => {
                 return answer(reply, self.add_exec(&exec_id, *process, stdio));
             }
             other => other,
@@ -80,7 +85,9 @@ impl Owner {
             )));
         }
         if self.task.execs.contains_key(exec_id) {
-            return Err(TaskError::AlreadyExists(format!("id {exec_id}: already exists")));
+            return Err(TaskError::AlreadyExists(format!(
+                "id {exec_id}: already exists"
+            )));
         }
         if self.task.execs.len() >= MAX_EXECS || self.is_backlogged() {
             return Err(TaskError::ResourceExhausted(format!(
@@ -105,10 +112,18 @@ impl Owner {
         let (view, reader) = watch::channel(ProcessView::declared(stdio));
         self.execs.insert(
             exec_id.to_owned(),
-            Exec { view, process, size: None, close_stdin: false, deleting: Vec::new() },
+            Exec {
+                view,
+                process,
+                size: None,
+                close_stdin: false,
+                deleting: Vec::new(),
+            },
         );
         self.directory.insert(exec_id, reader);
-        self.emit(TaskEventKind::ExecAdded { exec_id: exec_id.to_owned() });
+        self.emit(TaskEventKind::ExecAdded {
+            exec_id: exec_id.to_owned(),
+        });
         Ok(())
     }
 
@@ -154,7 +169,10 @@ impl Owner {
                     limit,
                     "the signal",
                     move |engine: Engine, record: Arc<BoxRecord>| async move {
-                        engine.task()?.signal(&record, &context, &process_id, signal, false).await
+                        engine
+                            .task()?
+                            .signal(&record, &context, &process_id, signal, false)
+                            .await
                     },
                     move |result| Report::Settled {
                         operation,
@@ -184,8 +202,13 @@ impl Owner {
 
     /// Keeps what a declared exec is to begin with.
     fn remember(&mut self, exec_id: &str, event: ExecEvent, request: Request) {
-        let is_terminal = self.task.execs.get(exec_id).is_some_and(|slot| slot.stdio.terminal);
-        if let (Request::Resize { size, .. }, Some(exec)) = (&request, self.execs.get_mut(exec_id)) {
+        let is_terminal = self
+            .task
+            .execs
+            .get(exec_id)
+            .is_some_and(|slot| slot.stdio.terminal);
+        if let (Request::Resize { size, .. }, Some(exec)) = (&request, self.execs.get_mut(exec_id))
+        {
             if !is_terminal {
                 return request.refuse(no_terminal());
             }
@@ -203,7 +226,9 @@ impl Owner {
         if self.is_backlogged() {
             return answer(
                 reply,
-                Err(TaskError::ResourceExhausted("too many events wait to be read".to_owned())),
+                Err(TaskError::ResourceExhausted(
+                    "too many events wait to be read".to_owned(),
+                )),
             );
         }
         let number = self.task.started_execs.saturating_add(1);
@@ -215,9 +240,10 @@ impl Owner {
             Ok(operation) => operation,
             Err(error) => return answer(reply, Err(error)),
         };
-        let (Some(slot), Some(exec)) =
-            (self.task.execs.get_mut(exec_id), self.execs.get_mut(exec_id))
-        else {
+        let (Some(slot), Some(exec)) = (
+            self.task.execs.get_mut(exec_id),
+            self.execs.get_mut(exec_id),
+        ) else {
             return answer(reply, Err(no_such_process(exec_id)));
         };
         self.task.started_execs = number;
@@ -240,12 +266,22 @@ impl Owner {
             move |engine: Engine, record: Arc<BoxRecord>| async move {
                 engine.task()?.exec(&record, &context, start).await
             },
-            move |result| Report::ExecStarted { operation, exec_id, process_id, reply, result },
+            move |result| Report::ExecStarted {
+                operation,
+                exec_id,
+                process_id,
+                reply,
+                result,
+            },
         );
     }
 
     fn delete_exec(&mut self, exec_id: &str, next: ExecState, reply: Reply<TaskDeleted>) {
-        let process_id = self.task.execs.get(exec_id).and_then(|slot| slot.process_id.clone());
+        let process_id = self
+            .task
+            .execs
+            .get(exec_id)
+            .and_then(|slot| slot.process_id.clone());
         let operation = match self.intend(Verb::DeleteExec, Some(exec_id)) {
             Ok(operation) => operation,
             Err(error) => return answer(reply, Err(error)),
@@ -267,9 +303,16 @@ impl Owner {
             limit,
             "the delete of the exec",
             move |engine: Engine, record: Arc<BoxRecord>| async move {
-                engine.task()?.delete_process(&record, &context, &process_id).await
+                engine
+                    .task()?
+                    .delete_process(&record, &context, &process_id)
+                    .await
             },
-            move |result| Report::ExecDeleted { operation, exec_id, result },
+            move |result| Report::ExecDeleted {
+                operation,
+                exec_id,
+                result,
+            },
         );
     }
 
@@ -302,7 +345,10 @@ impl Owner {
             limit,
             "the resize",
             move |engine: Engine, record: Arc<BoxRecord>| async move {
-                engine.task()?.resize(&record, &context, &process_id, size).await
+                engine
+                    .task()?
+                    .resize(&record, &context, &process_id, size)
+                    .await
             },
             move |result| Report::Settled {
                 operation,
@@ -325,9 +371,17 @@ impl Owner {
             limit,
             "the end of the input",
             move |engine: Engine, record: Arc<BoxRecord>| async move {
-                engine.task()?.close_stdin(&record, &context, &process_id).await
+                engine
+                    .task()?
+                    .close_stdin(&record, &context, &process_id)
+                    .await
             },
-            move |result| Report::Settled { operation, checkpoint: None, reply, result },
+            move |result| Report::Settled {
+                operation,
+                checkpoint: None,
+                reply,
+                result,
+            },
         );
     }
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use a3sbox_oci::ProcessId;
 
 use super::Owner;
+use crate::BoxRecord;
 use crate::task::backend::{TaskInit, TaskObservation};
 use crate::task::ledger::{Operation, Verb};
 use crate::task::machine::{Effect, InitEvent, InitState, Verdict, next_init};
 use crate::task::request::{Report, Request, answer};
 use crate::task::watcher::Engine;
 use crate::task::{TaskError, TaskResult};
-use crate::BoxRecord;
 
 impl Owner {
     pub(super) fn on_init_request(&mut self, event: InitEvent, request: Request) {
@@ -52,7 +52,11 @@ impl Owner {
                         let started = engine.task()?.start(&record, &context).await;
                         settle_start(&engine, &record, started).await
                     },
-                    move |result| Report::Started { operation, reply, result },
+                    move |result| Report::Started {
+                        operation,
+                        reply,
+                        result,
+                    },
                 );
             }
             (Some(Effect::Pause), Request::Pause { reply }) => {
@@ -68,7 +72,11 @@ impl Owner {
                         let paused = engine.task()?.pause(&record, &context).await;
                         settle_freeze(&engine, &record, paused, true).await
                     },
-                    move |result| Report::Paused { operation, reply, result },
+                    move |result| Report::Paused {
+                        operation,
+                        reply,
+                        result,
+                    },
                 );
             }
             (Some(Effect::Resume), Request::Resume { reply }) => {
@@ -84,7 +92,11 @@ impl Owner {
                         let resumed = engine.task()?.resume(&record, &context).await;
                         settle_freeze(&engine, &record, resumed, false).await
                     },
-                    move |result| Report::Resumed { operation, reply, result },
+                    move |result| Report::Resumed {
+                        operation,
+                        reply,
+                        result,
+                    },
                 );
             }
             (Some(effect @ (Effect::Delete | Effect::Discard)), Request::Delete { reply, .. }) => {
@@ -112,7 +124,12 @@ impl Owner {
     fn begin_stateless(&mut self, request: Request) {
         let limits = self.engine.deadlines;
         match request {
-            Request::Signal { process: None, signal, all, reply } => {
+            Request::Signal {
+                process: None,
+                signal,
+                all,
+                reply,
+            } => {
                 let Some((operation, reply)) = self.intend_for(Verb::Signal, None, reply) else {
                     return;
                 };
@@ -122,7 +139,10 @@ impl Owner {
                     "the signal",
                     move |engine: Engine, record: Arc<BoxRecord>| async move {
                         let init = ProcessId::init();
-                        engine.task()?.signal(&record, &context, &init, signal, all).await
+                        engine
+                            .task()?
+                            .signal(&record, &context, &init, signal, all)
+                            .await
                     },
                     move |result| Report::Settled {
                         operation,
@@ -152,7 +172,8 @@ impl Owner {
                 );
             }
             Request::Checkpoint { request, reply } => {
-                let Some((operation, reply)) = self.intend_for(Verb::Checkpoint, None, reply) else {
+                let Some((operation, reply)) = self.intend_for(Verb::Checkpoint, None, reply)
+                else {
                     return;
                 };
                 let context = operation.context.clone();
@@ -163,10 +184,19 @@ impl Owner {
                     move |engine: Engine, record: Arc<BoxRecord>| async move {
                         engine.task()?.checkpoint(&record, &context, &request).await
                     },
-                    move |result| Report::Settled { operation, checkpoint, reply: Some(reply), result },
+                    move |result| Report::Settled {
+                        operation,
+                        checkpoint,
+                        reply: Some(reply),
+                        result,
+                    },
                 );
             }
-            Request::Resize { process: None, size, reply } => {
+            Request::Resize {
+                process: None,
+                size,
+                reply,
+            } => {
                 if !self.task.stdio.terminal {
                     return answer(reply, Err(no_terminal()));
                 }
@@ -175,8 +205,12 @@ impl Owner {
                 };
                 self.spawn_resize(operation, ProcessId::init(), size, reply);
             }
-            Request::CloseStdin { process: None, reply } => {
-                let Some((operation, reply)) = self.intend_for(Verb::CloseStdin, None, reply) else {
+            Request::CloseStdin {
+                process: None,
+                reply,
+            } => {
+                let Some((operation, reply)) = self.intend_for(Verb::CloseStdin, None, reply)
+                else {
                     return;
                 };
                 self.spawn_close_stdin(operation, ProcessId::init(), Some(reply));
@@ -201,7 +235,9 @@ impl Owner {
 
     /// Resumes an ended container, so that nothing of it stays frozen. Nobody waits for it.
     pub(super) fn thaw(&mut self) {
-        let Ok(operation) = self.intend(Verb::Thaw, None) else { return };
+        let Ok(operation) = self.intend(Verb::Thaw, None) else {
+            return;
+        };
         let context = operation.context.clone();
         let limit = self.engine.deadlines.pause;
         self.spawn(
@@ -210,7 +246,12 @@ impl Owner {
             move |engine: Engine, record: Arc<BoxRecord>| async move {
                 engine.task()?.resume(&record, &context).await
             },
-            move |result| Report::Settled { operation, checkpoint: None, reply: None, result },
+            move |result| Report::Settled {
+                operation,
+                checkpoint: None,
+                reply: None,
+                result,
+            },
         );
     }
 
@@ -219,7 +260,9 @@ impl Owner {
         if !self.task.kill_leftovers {
             return;
         }
-        let Ok(operation) = self.intend(Verb::Signal, None) else { return };
+        let Ok(operation) = self.intend(Verb::Signal, None) else {
+            return;
+        };
         let context = operation.context.clone();
         let limit = self.engine.deadlines.signal;
         self.spawn(
@@ -227,9 +270,17 @@ impl Owner {
             "the kill of leftovers",
             move |engine: Engine, record: Arc<BoxRecord>| async move {
                 let init = ProcessId::init();
-                engine.task()?.signal(&record, &context, &init, SIGKILL, true).await
+                engine
+                    .task()?
+                    .signal(&record, &context, &init, SIGKILL, true)
+                    .await
             },
-            move |result| Report::Settled { operation, checkpoint: None, reply: None, result },
+            move |result| Report::Settled {
+                operation,
+                checkpoint: None,
+                reply: None,
+                result,
+            },
         );
     }
 }

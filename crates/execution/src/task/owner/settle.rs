@@ -22,24 +22,51 @@ impl Owner {
             self.in_flight = self.in_flight.saturating_sub(1);
         }
         match report {
-            Report::Started { operation, reply, result } => self.on_started(&operation, reply, result),
-            Report::ExecStarted { operation, exec_id, process_id, reply, result } => {
+            Report::Started {
+                operation,
+                reply,
+                result,
+            } => self.on_started(&operation, reply, result),
+            Report::ExecStarted {
+                operation,
+                exec_id,
+                process_id,
+                reply,
+                result,
+            } => {
                 debug_assert!(!process_id.is_init());
                 self.on_exec_started(&operation, &exec_id, reply, result);
             }
-            Report::Paused { operation, reply, result } => {
+            Report::Paused {
+                operation,
+                reply,
+                result,
+            } => {
                 let event = settled(&result, InitEvent::PauseDone, InitEvent::PauseFailed);
                 self.on_frozen(&operation, reply, result, event, "pause");
             }
-            Report::Resumed { operation, reply, result } => {
+            Report::Resumed {
+                operation,
+                reply,
+                result,
+            } => {
                 let event = settled(&result, InitEvent::ResumeDone, InitEvent::ResumeFailed);
                 self.on_frozen(&operation, reply, result, event, "resume");
             }
             Report::Deleted { operation, result } => self.on_deleted(&operation, result),
-            Report::ExecDeleted { operation, exec_id, result } => {
+            Report::ExecDeleted {
+                operation,
+                exec_id,
+                result,
+            } => {
                 self.on_exec_deleted(&operation, &exec_id, result);
             }
-            Report::Settled { operation, checkpoint, reply, result } => {
+            Report::Settled {
+                operation,
+                checkpoint,
+                reply,
+                result,
+            } => {
                 self.conclude(&operation, result.as_ref().err());
                 if let (Some(checkpoint), Ok(())) = (checkpoint, &result) {
                     self.emit(TaskEventKind::Checkpointed { checkpoint });
@@ -53,7 +80,12 @@ impl Owner {
                     (None, Ok(())) => {}
                 }
             }
-            Report::Exited { exec_id, process_id, end, events } => {
+            Report::Exited {
+                exec_id,
+                process_id,
+                end,
+                events,
+            } => {
                 self.on_runtime_events(&events);
                 match exec_id {
                     None => self.on_init_exited(end),
@@ -77,7 +109,12 @@ impl Owner {
         }
     }
 
-    fn on_started(&mut self, operation: &Operation, reply: Reply<u32>, result: TaskResult<TaskInit>) {
+    fn on_started(
+        &mut self,
+        operation: &Operation,
+        reply: Reply<u32>,
+        result: TaskResult<TaskInit>,
+    ) {
         let event = settled(&result, InitEvent::StartDone, InitEvent::StartFailed);
         let Verdict::Go(next, effects) = next_init(self.task.init.state, event) else {
             return answer(reply, Err(ended("start")));
@@ -97,7 +134,9 @@ impl Owner {
         }
         self.show_init();
         if effects.contains(&Effect::PublishStarted) {
-            self.emit(TaskEventKind::Started { pid: self.task.init.pid.unwrap_or(0) });
+            self.emit(TaskEventKind::Started {
+                pid: self.task.init.pid.unwrap_or(0),
+            });
         }
         answer(reply, outcome);
         if effects.contains(&Effect::KillLeftovers) {
@@ -127,7 +166,10 @@ impl Owner {
         let committed = self.commit(None);
         self.show_exec(exec_id, result.is_err());
         if let (Ok(pid), Some(process_id)) = (&result, process_id) {
-            self.emit(TaskEventKind::ExecStarted { exec_id: exec_id.to_owned(), pid: *pid });
+            self.emit(TaskEventKind::ExecStarted {
+                exec_id: exec_id.to_owned(),
+                pid: *pid,
+            });
             self.watch_exit(Some(exec_id.to_owned()), process_id.clone());
             if self.execs.get(exec_id).is_some_and(|exec| exec.close_stdin)
                 && let Ok(operation) =
@@ -182,7 +224,11 @@ impl Owner {
         let end = match end {
             // Its delete killed it; the runtime has forgotten it before it could say so.
             TaskEnd::Unknown { .. } if self.task.init.state == InitState::Discarding => {
-                TaskEnd::Seen { status: SIGKILLED, oom_killed: false, exited_at: Utc::now() }
+                TaskEnd::Seen {
+                    status: SIGKILLED,
+                    oom_killed: false,
+                    exited_at: Utc::now(),
+                }
             }
             end => end,
         };
@@ -209,7 +255,9 @@ impl Owner {
 
     fn on_exec_exited(&mut self, exec_id: &str, end: TaskEnd) {
         self.note_oom(&end);
-        let Some(slot) = self.task.execs.get_mut(exec_id) else { return };
+        let Some(slot) = self.task.execs.get_mut(exec_id) else {
+            return;
+        };
         let Verdict::Go(next, _) = next_exec(slot.state, ExecEvent::Exited) else {
             return;
         };
@@ -220,7 +268,11 @@ impl Owner {
         // An exit that cannot be written is told all the same: nobody may hang on a full disk.
         let _ = self.commit(None);
         self.show_exec(exec_id, false);
-        self.emit(TaskEventKind::Exited { exec_id: Some(exec_id.to_owned()), pid, exit });
+        self.emit(TaskEventKind::Exited {
+            exec_id: Some(exec_id.to_owned()),
+            pid,
+            exit,
+        });
         self.check_drain();
     }
 
@@ -235,7 +287,8 @@ impl Owner {
         }
         if self.has_live_exec() {
             let limit = self.engine.deadlines.exec_drain;
-            self.drain_until.get_or_insert_with(|| Instant::now() + limit);
+            self.drain_until
+                .get_or_insert_with(|| Instant::now() + limit);
         } else {
             self.end_drain();
         }
@@ -260,7 +313,9 @@ impl Owner {
     }
 
     fn emit_init_exit(&mut self) {
-        let Some(exit) = self.task.init.exit.clone() else { return };
+        let Some(exit) = self.task.init.exit.clone() else {
+            return;
+        };
         if let (None, Some(reason)) = (exit.status, &exit.unknown_because) {
             warn!(
                 namespace = %self.key.namespace, container_id = %self.key.container_id,
@@ -268,13 +323,21 @@ impl Owner {
             );
         }
         let pid = self.task.init.pid.unwrap_or(0);
-        self.emit(TaskEventKind::Exited { exec_id: None, pid, exit });
+        self.emit(TaskEventKind::Exited {
+            exec_id: None,
+            pid,
+            exit,
+        });
     }
 
     fn on_deleted(&mut self, operation: &Operation, result: TaskResult<()>) {
         let event = settled(&result, InitEvent::DeleteDone, InitEvent::DeleteFailed);
         let result = result.and_then(|()| self.ledger.remove());
-        let event = if result.is_err() { InitEvent::DeleteFailed } else { event };
+        let event = if result.is_err() {
+            InitEvent::DeleteFailed
+        } else {
+            event
+        };
         let Verdict::Go(next, _) = next_init(self.task.init.state, event) else {
             return self.answer_deletes(&Err(ended("delete")));
         };
@@ -310,12 +373,17 @@ impl Owner {
         result: TaskResult<()>,
     ) {
         let event = settled(&result, ExecEvent::DeleteDone, ExecEvent::DeleteFailed);
-        let Some(slot) = self.task.execs.get_mut(exec_id) else { return };
+        let Some(slot) = self.task.execs.get_mut(exec_id) else {
+            return;
+        };
         let Verdict::Go(next, _) = next_exec(slot.state, event) else {
             return;
         };
         slot.state = next;
-        let deleted = TaskDeleted { pid: slot.pid.unwrap_or(0), exit: slot.exit.clone() };
+        let deleted = TaskDeleted {
+            pid: slot.pid.unwrap_or(0),
+            exit: slot.exit.clone(),
+        };
         let mut result = result.map(|()| deleted);
         if matches!(next, ExecState::Gone) {
             self.task.execs.remove(exec_id);
@@ -329,7 +397,9 @@ impl Owner {
             self.directory.remove(exec_id);
             self.execs.remove(exec_id).map(|exec| exec.deleting)
         } else {
-            self.execs.get_mut(exec_id).map(|exec| std::mem::take(&mut exec.deleting))
+            self.execs
+                .get_mut(exec_id)
+                .map(|exec| std::mem::take(&mut exec.deleting))
         };
         for reply in waiting.unwrap_or_default() {
             answer(reply, result.clone());
@@ -349,7 +419,14 @@ impl Owner {
 
     /// An exit that says so itself is told as out of memory, when no event said it.
     fn note_oom(&mut self, end: &TaskEnd) {
-        if matches!(end, TaskEnd::Seen { oom_killed: true, .. }) && self.task.oom_events == 0 {
+        if matches!(
+            end,
+            TaskEnd::Seen {
+                oom_killed: true,
+                ..
+            }
+        ) && self.task.oom_events == 0
+        {
             self.tell_oom(1);
         }
     }
@@ -377,11 +454,17 @@ fn ended(verb: &str) -> TaskError {
 
 pub(crate) fn exit_of(end: TaskEnd) -> TaskExit {
     match end {
-        TaskEnd::Seen { status, exited_at, .. } => {
-            TaskExit { status: Some(status), exited_at, unknown_because: None }
-        }
-        TaskEnd::Unknown { reason } => {
-            TaskExit { status: None, exited_at: Utc::now(), unknown_because: Some(reason) }
-        }
+        TaskEnd::Seen {
+            status, exited_at, ..
+        } => TaskExit {
+            status: Some(status),
+            exited_at,
+            unknown_because: None,
+        },
+        TaskEnd::Unknown { reason } => TaskExit {
+            status: None,
+            exited_at: Utc::now(),
+            unknown_because: Some(reason),
+        },
     }
 }

@@ -91,7 +91,10 @@ impl Double {
     /// Waits until a verb was called so often.
     pub(super) async fn entered(&self, verb: &'static str, times: usize) {
         let mut entered = self.entered.subscribe();
-        entered.wait_for(|calls| calls.get(verb).copied().unwrap_or(0) >= times).await.unwrap();
+        entered
+            .wait_for(|calls| calls.get(verb).copied().unwrap_or(0) >= times)
+            .await
+            .unwrap();
     }
 
     /// The next call of a verb fails without an effect.
@@ -159,7 +162,8 @@ impl Double {
 
     async fn enter(&self, verb: &'static str) -> Result<()> {
         self.lock().log.push(verb.to_owned());
-        self.entered.send_modify(|calls| *calls.entry(verb).or_default() += 1);
+        self.entered
+            .send_modify(|calls| *calls.entry(verb).or_default() += 1);
         let mut held = self.held.subscribe();
         held.wait_for(|held| !held.contains(verb)).await.unwrap();
         self.lock().failing.remove(verb).map_or(Ok(()), Err)
@@ -176,8 +180,14 @@ impl Inner {
             .containers
             .get_mut(target.id.as_str())
             .ok_or_else(|| Error::new(ErrorCode::NotFound, "container does not exist"))?;
-        if target.generation.is_some_and(|asked| asked.0 != container.generation) {
-            return Err(Error::new(ErrorCode::FailedPrecondition, "another generation"));
+        if target
+            .generation
+            .is_some_and(|asked| asked.0 != container.generation)
+        {
+            return Err(Error::new(
+                ErrorCode::FailedPrecondition,
+                "another generation",
+            ));
         }
         Ok(container)
     }
@@ -212,7 +222,10 @@ async fn ended(mut end: watch::Receiver<Option<End>>) -> Result<ExitStatus> {
     match end.wait_for(Option::is_some).await {
         Ok(end) => match end.as_ref() {
             Some(End::Status(status)) => Ok(status.clone()),
-            _ => Err(Error::new(ErrorCode::FailedPrecondition, "its owner was lost")),
+            _ => Err(Error::new(
+                ErrorCode::FailedPrecondition,
+                "its owner was lost",
+            )),
         },
         Err(_) => Err(Error::new(ErrorCode::NotFound, "container does not exist")),
     }
@@ -285,11 +298,16 @@ impl OciRuntimeService for Double {
     async fn kill(&self, request: KillRequest) -> Result<ContainerRecord> {
         self.enter("kill").await?;
         let mut inner = self.lock();
-        inner.log.push(format!("kill {} all={}", request.signal.get(), request.all));
+        inner
+            .log
+            .push(format!("kill {} all={}", request.signal.get(), request.all));
         let is_trapped = inner.trapped.contains(&request.signal.get());
         let container = inner.find(&request.target)?;
         if container.status == ContainerState::Stopped && !request.all {
-            return Err(Error::new(ErrorCode::FailedPrecondition, "container not running"));
+            return Err(Error::new(
+                ErrorCode::FailedPrecondition,
+                "container not running",
+            ));
         }
         if !is_trapped {
             container.status = ContainerState::Stopped;
@@ -309,7 +327,10 @@ impl OciRuntimeService for Double {
         let mut inner = self.lock();
         let container = inner.find(&request.target)?;
         if container.status != ContainerState::Stopped && request.mode == DeleteMode::StoppedOnly {
-            return Err(Error::new(ErrorCode::FailedPrecondition, "container is running"));
+            return Err(Error::new(
+                ErrorCode::FailedPrecondition,
+                "container is running",
+            ));
         }
         inner.containers.remove(request.target.id.as_str());
         Ok(())
@@ -327,10 +348,15 @@ impl OciRuntimeService for Double {
         if container.processes.contains_key(&id) {
             return Err(Error::new(ErrorCode::Conflict, "different request"));
         }
-        container.processes.insert(id.clone(), watch::Sender::new(None));
+        container
+            .processes
+            .insert(id.clone(), watch::Sender::new(None));
         container.pids.insert(id.clone(), pid);
         Ok(ProcessRecord {
-            target: ProcessTarget { container: request.container, process_id: id },
+            target: ProcessTarget {
+                container: request.container,
+                process_id: id,
+            },
             pid: Some(pid),
             terminal: request.io.terminal_size.is_some(),
         })
@@ -348,7 +374,9 @@ impl OciRuntimeService for Double {
             let mut inner = self.lock();
             let container = inner.find(&request.process.container)?;
             let process = container.processes.get(&request.process.process_id);
-            process.ok_or_else(|| Error::new(ErrorCode::NotFound, "no such process"))?.subscribe()
+            process
+                .ok_or_else(|| Error::new(ErrorCode::NotFound, "no such process"))?
+                .subscribe()
         };
         ended(end).await
     }
@@ -418,7 +446,10 @@ impl OciRuntimeService for Double {
         Ok(container
             .pids
             .iter()
-            .map(|(process, pid)| RuntimePid { pid: *pid, process_id: Some(process.clone()) })
+            .map(|(process, pid)| RuntimePid {
+                pid: *pid,
+                process_id: Some(process.clone()),
+            })
             .collect())
     }
 
@@ -430,7 +461,10 @@ impl OciRuntimeService for Double {
             let events: Vec<RuntimeEvent> = {
                 let mut inner = self.lock();
                 let container = inner.find(&target)?;
-                let new = container.oom.iter().filter(|seq| **seq > request.after_sequence);
+                let new = container
+                    .oom
+                    .iter()
+                    .filter(|seq| **seq > request.after_sequence);
                 new.map(|sequence| RuntimeEvent {
                     sequence: *sequence,
                     timestamp_unix_ns: 1,
@@ -442,8 +476,13 @@ impl OciRuntimeService for Double {
                 .collect()
             };
             if !events.is_empty() || request.wait_timeout_ms == Some(0) {
-                let next = events.last().map_or(request.after_sequence, |event| event.sequence);
-                return Ok(EventBatch { events, next_sequence: next });
+                let next = events
+                    .last()
+                    .map_or(request.after_sequence, |event| event.sequence);
+                return Ok(EventBatch {
+                    events,
+                    next_sequence: next,
+                });
             }
             let _ = told.changed().await;
         }
@@ -469,8 +508,18 @@ impl OciBundleProvider for Provider {
         record: &BoxRecord,
         _context: &OciBundlePreparationContext,
     ) -> ExecutionManagerResult<OciPreparedExecution> {
-        let task = record.managed_execution.as_ref().unwrap().task.as_ref().unwrap();
-        assert_eq!(task.rootfs.len(), 1, "the provider finds the rootfs in the record");
+        let task = record
+            .managed_execution
+            .as_ref()
+            .unwrap()
+            .task
+            .as_ref()
+            .unwrap();
+        assert_eq!(
+            task.rootfs.len(),
+            1,
+            "the provider finds the rootfs in the record"
+        );
         self.prepared.lock().unwrap().insert(record.id.clone());
         let spec: Spec = serde_json::from_value(serde_json::json!({
             "ociVersion": "1.3.0",
@@ -495,4 +544,3 @@ impl OciBundleProvider for Provider {
 pub(super) fn exited(code: i32) -> End {
     End::Status(ExitStatus::exited(code).unwrap())
 }
-

@@ -18,18 +18,27 @@ async fn exits_of_execs_come_before_the_exit_of_the_init_process() {
     // The exit is held back, and no further exec begins.
     soon(async {
         loop {
-            match world.manager.exec_add(&key, "late", process(), StdioUris::default()).await {
+            match world
+                .manager
+                .exec_add(&key, "late", process(), StdioUris::default())
+                .await
+            {
                 Ok(()) => {
                     world.manager.delete(&key, Some("late")).await.unwrap();
                 }
-                Err(error) => break assert_eq!(error.to_string(), "cannot exec in a stopped state"),
+                Err(error) => {
+                    break assert_eq!(error.to_string(), "cannot exec in a stopped state");
+                }
             }
         }
     })
     .await;
     let state = soon(world.manager.state(&key, None)).await.unwrap();
     assert_eq!((state.status, state.exit), (TaskStatus::Running, None));
-    assert!(world.stored_task(&key).init.exit.is_some(), "what was seen is on disk");
+    assert!(
+        world.stored_task(&key).init.exit.is_some(),
+        "what was seen is on disk"
+    );
     world.runtime.end_pid(first, exited(1));
     world.runtime.end_pid(second, exited(2));
     soon(world.manager.wait(&key, None)).await.unwrap();
@@ -37,7 +46,10 @@ async fn exits_of_execs_come_before_the_exit_of_the_init_process() {
     while events.last().is_none_or(|last| last != "exited 0") {
         events.push(name(&world.next_event().await));
     }
-    let exits: Vec<_> = events.iter().filter(|event| event.starts_with("exited")).collect();
+    let exits: Vec<_> = events
+        .iter()
+        .filter(|event| event.starts_with("exited"))
+        .collect();
     assert_eq!(exits.len(), 3);
     assert_eq!(exits[2], "exited 0");
     let delete = soon(world.manager.delete(&key, None)).await.unwrap();
@@ -52,10 +64,25 @@ async fn an_exec_that_never_ends_holds_the_exit_back_for_its_deadline_only() {
     let before = tokio::time::Instant::now();
     world.runtime.end_init(exited(5));
     // The clock is paused: it jumps to the next deadline when nothing else can happen.
-    assert_eq!(world.manager.wait(&key, None).await.unwrap().status, Some(5));
+    assert_eq!(
+        world.manager.wait(&key, None).await.unwrap().status,
+        Some(5)
+    );
     let waited = before.elapsed();
-    assert!(waited >= crate::task::limits::Deadlines::DEFAULT.exec_drain, "{waited:?}");
-    assert_eq!(world.next_events(5).await, ["created", "started", "added stuck", "started stuck", "exited 5"]);
+    assert!(
+        waited >= crate::task::limits::Deadlines::DEFAULT.exec_drain,
+        "{waited:?}"
+    );
+    assert_eq!(
+        world.next_events(5).await,
+        [
+            "created",
+            "started",
+            "added stuck",
+            "started stuck",
+            "exited 5"
+        ]
+    );
 }
 
 #[tokio::test]
@@ -64,9 +91,17 @@ async fn out_of_memory_is_told_before_the_exit() {
         let mut world = World::new();
         let key = world.running("c1").await;
         world.runtime.run_out_of_memory();
-        world.runtime.end_init(End::Status(ExitStatus::signaled(9, true).unwrap()));
-        assert_eq!(soon(world.manager.wait(&key, None)).await.unwrap().status, Some(137));
-        assert_eq!(world.next_events(4).await, ["created", "started", "oom", "exited 137"]);
+        world
+            .runtime
+            .end_init(End::Status(ExitStatus::signaled(9, true).unwrap()));
+        assert_eq!(
+            soon(world.manager.wait(&key, None)).await.unwrap().status,
+            Some(137)
+        );
+        assert_eq!(
+            world.next_events(4).await,
+            ["created", "started", "oom", "exited 137"]
+        );
         assert_eq!(world.stored_task(&key).oom_events, 1);
     }
 }
@@ -85,7 +120,13 @@ async fn out_of_memory_that_ends_nothing_is_told_too() {
 async fn a_slow_exec_blocks_neither_kill_nor_wait_nor_another_exec() {
     let world = World::new();
     let key = world.running("c1").await;
-    soon(world.manager.exec_add(&key, "slow", process(), StdioUris::default())).await.unwrap();
+    soon(
+        world
+            .manager
+            .exec_add(&key, "slow", process(), StdioUris::default()),
+    )
+    .await
+    .unwrap();
     world.runtime.hold("exec");
     let manager = world.manager.clone();
     let of = key.clone();
@@ -95,15 +136,29 @@ async fn a_slow_exec_blocks_neither_kill_nor_wait_nor_another_exec() {
     let manager = world.manager.clone();
     let of = key.clone();
     let signal = tokio::spawn(async move { manager.signal(&of, Some("slow"), 15, false).await });
-    soon(world.manager.exec_add(&key, "other", process(), StdioUris::default())).await.unwrap();
+    soon(
+        world
+            .manager
+            .exec_add(&key, "other", process(), StdioUris::default()),
+    )
+    .await
+    .unwrap();
     soon(world.manager.state(&key, Some("slow"))).await.unwrap();
     world.runtime.trap(1);
-    soon(world.manager.signal(&key, None, 1, false)).await.unwrap();
+    soon(world.manager.signal(&key, None, 1, false))
+        .await
+        .unwrap();
     assert!(!slow.is_finished() && !signal.is_finished());
     world.runtime.let_go("exec");
     soon(slow).await.unwrap().unwrap();
     soon(signal).await.unwrap().unwrap();
-    assert_eq!(soon(world.manager.wait(&key, Some("slow"))).await.unwrap().status, Some(143));
+    assert_eq!(
+        soon(world.manager.wait(&key, Some("slow")))
+            .await
+            .unwrap()
+            .status,
+        Some(143)
+    );
 }
 
 #[tokio::test]
@@ -117,8 +172,13 @@ async fn a_slow_pause_blocks_no_kill() {
     soon(world.runtime.entered("pause", 1)).await;
     let state = soon(world.manager.state(&key, None)).await.unwrap();
     assert_eq!(state.status, TaskStatus::Pausing);
-    soon(world.manager.signal(&key, None, 9, false)).await.unwrap();
-    assert_eq!(soon(world.manager.wait(&key, None)).await.unwrap().status, Some(137));
+    soon(world.manager.signal(&key, None, 9, false))
+        .await
+        .unwrap();
+    assert_eq!(
+        soon(world.manager.wait(&key, None)).await.unwrap().status,
+        Some(137)
+    );
     world.runtime.let_go("pause");
     let paused = soon(pause).await.unwrap().unwrap_err();
     assert_eq!(paused.to_string(), "cannot pause a stopped container");
@@ -134,9 +194,13 @@ async fn a_slow_create_blocks_no_other_container() {
     let manager = world.manager.clone();
     let slow = tokio::spawn(async move { manager.provision(request(&key("slow"))).await });
     soon(world.runtime.entered("create", 2)).await;
-    let unknown = soon(world.manager.state(&key("slow"), None)).await.unwrap_err();
+    let unknown = soon(world.manager.state(&key("slow"), None))
+        .await
+        .unwrap_err();
     assert_eq!(unknown.to_string(), "container not created: not found");
-    let twice = soon(world.manager.provision(request(&key("slow")))).await.unwrap_err();
+    let twice = soon(world.manager.provision(request(&key("slow"))))
+        .await
+        .unwrap_err();
     assert!(matches!(twice, TaskError::AlreadyExists(_)));
     soon(world.manager.pause(&other)).await.unwrap();
     assert_eq!(world.manager.live(), 2);
@@ -197,8 +261,14 @@ async fn an_exit_during_the_start_is_told_after_it() {
     .await;
     world.runtime.let_go("start");
     soon(start).await.unwrap().unwrap();
-    assert_eq!(soon(world.manager.wait(&key, None)).await.unwrap().status, Some(9));
-    assert_eq!(world.next_events(3).await, ["created", "started", "exited 9"]);
+    assert_eq!(
+        soon(world.manager.wait(&key, None)).await.unwrap().status,
+        Some(9)
+    );
+    assert_eq!(
+        world.next_events(3).await,
+        ["created", "started", "exited 9"]
+    );
 }
 
 #[tokio::test]
@@ -219,7 +289,12 @@ async fn every_waiter_gets_the_same_answer_before_and_after() {
     for _ in 0..3 {
         assert_eq!(soon(world.manager.wait(&key, None)).await.unwrap(), exit);
     }
-    let waits = world.runtime.log().iter().filter(|line| *line == "wait").count();
+    let waits = world
+        .runtime
+        .log()
+        .iter()
+        .filter(|line| *line == "wait")
+        .count();
     assert_eq!(waits, 1, "one pending wait feeds them all");
 }
 
@@ -249,8 +324,19 @@ async fn two_deletes_at_once_share_one_effect() {
         }
     }
     assert!(answers >= 1);
-    assert_eq!(world.runtime.log().iter().filter(|line| *line == "delete").count(), 1);
-    assert_eq!(world.next_events(4).await, ["created", "started", "exited 0", "deleted 0"]);
+    assert_eq!(
+        world
+            .runtime
+            .log()
+            .iter()
+            .filter(|line| *line == "delete")
+            .count(),
+        1
+    );
+    assert_eq!(
+        world.next_events(4).await,
+        ["created", "started", "exited 0", "deleted 0"]
+    );
     world.assert_nothing_left();
 }
 
@@ -308,7 +394,13 @@ async fn fifty_containers_at_once() {
 async fn the_created_event_carries_what_containerd_gave() {
     let mut world = World::new();
     world.created("c1").await;
-    let TaskEventKind::Created { bundle, rootfs, pid, .. } = world.next_event().await else {
+    let TaskEventKind::Created {
+        bundle,
+        rootfs,
+        pid,
+        ..
+    } = world.next_event().await
+    else {
         panic!("not the create");
     };
     assert_eq!((bundle.to_str(), rootfs.len()), (Some("/run/bundle"), 1));
