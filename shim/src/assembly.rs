@@ -116,6 +116,16 @@ pub(crate) async fn open(
     })
 }
 
+/// [`remove_empty`] after a server that died, unless another process has the runtime service.
+pub(crate) fn remove_leftovers(paths: &Paths) {
+    let lock = paths.runtime_root.join(LOCK_FILE);
+    if lock.exists()
+        && let Ok(lock) = FileLock::try_lock(&lock)
+    {
+        remove_empty(paths, lock);
+    }
+}
+
 /// Takes the folders away in which nothing is any more, under the lock that lies in one of them.
 pub(crate) fn remove_empty(paths: &Paths, lock: FileLock) {
     // A folder that still holds something stays, and that is right: `remove_dir` takes empty ones alone.

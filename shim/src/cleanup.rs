@@ -108,6 +108,7 @@ async fn take_away(args: &Args, bundle: &Path, socket: Option<&Path>) -> DeleteR
             .container_folder(&key)
             .exists()
         {
+            assembly::remove_leftovers(&paths);
             return nothing_known("no record of it is there");
         }
         match recover(&paths, &key).await {
@@ -127,6 +128,7 @@ async fn take_away(args: &Args, bundle: &Path, socket: Option<&Path>) -> DeleteR
         if let Err(error) = a3sbox_durable::folder::remove_all(&folder) {
             warn!(error = chain(&error), "the record's folder stays");
         }
+        assembly::remove_leftovers(&paths);
         return nothing_known("its record could not be used");
     }
     nothing_known("its bundle says nothing")

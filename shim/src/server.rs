@@ -71,12 +71,18 @@ pub(crate) enum ServeError {
 
 /// Runs the server to its end. The reason of an early failure goes to `start` through the pipe.
 pub(crate) fn serve(args: &Args) -> Result<(), ServeError> {
-    let mut inherited = Inherited::take().map_err(ServeError::NoSocket)?;
-    match prepare(args, &mut inherited) {
-        Ok(prepared) => run(args, prepared),
+    let Inherited { listener, mut ready } = Inherited::take().map_err(ServeError::NoSocket)?;
+    match prepare(args, listener) {
+        Ok(prepared) => {
+            // `start` may have been killed while it waited; the server is then as good as without it.
+            let _ = ready.write_all(READY);
+            drop(ready);
+            run(args, prepared);
+            Ok(())
+        }
         Err(error) => {
             // When `start` has gone there is nobody to tell.
-            let _ = inherited.ready.write_all(chain(&error).as_bytes());
+            let _ = ready.write_all(chain(&error).as_bytes());
             Err(error)
         }
     }
@@ -84,7 +90,7 @@ pub(crate) fn serve(args: &Args) -> Result<(), ServeError> {
 
 /// What `start` left in the places of the standard streams.
 struct Inherited {
-    listener: Option<UnixListener>,
+    listener: UnixListener,
     ready: File,
 }
 
@@ -104,7 +110,7 @@ impl Inherited {
         rustix::stdio::dup2_stdin(&null)?;
         rustix::stdio::dup2_stdout(&null)?;
         Ok(Self {
-            listener: Some(UnixListener::from(listener)),
+            listener: UnixListener::from(listener),
             ready: File::from(ready),
         })
     }
@@ -118,10 +124,9 @@ struct Prepared {
     lifecycle: Lifecycle,
     paths: Paths,
     socket: PathBuf,
-    ready: File,
 }
 
-fn prepare(args: &Args, inherited: &mut Inherited) -> Result<Prepared, ServeError> {
+fn prepare(args: &Args, listener: UnixListener) -> Result<Prepared, ServeError> {
     sys::tune_allocator();
     // A session of its own: what happens to containerd's group or terminal is not its business.
     let session = rustix::process::setsid();
@@ -174,10 +179,6 @@ fn prepare(args: &Args, inherited: &mut Inherited) -> Result<Prepared, ServeErro
         state_root,
         engine_root: paths.engine_root.clone(),
     };
-    let listener = inherited
-        .listener
-        .take()
-        .ok_or_else(|| ServeError::NoSocket(io::ErrorKind::NotConnected.into()))?;
     let mut server = Server::new()
         .add_listener(adopt(listener).map_err(ServeError::NoSocket)?)
         .register_service(task::services(service));
@@ -192,7 +193,6 @@ fn prepare(args: &Args, inherited: &mut Inherited) -> Result<Prepared, ServeErro
         lifecycle,
         paths,
         socket,
-        ready: inherited.ready.try_clone().map_err(ServeError::Loop)?,
     })
 }
 
@@ -201,10 +201,7 @@ fn adopt(listener: UnixListener) -> io::Result<Listener> {
     tokio::net::UnixListener::from_std(listener).map(Listener::from)
 }
 
-fn run(args: &Args, mut prepared: Prepared) -> Result<(), ServeError> {
-    // `start` may have been killed while it waited; the server is then as good as without it.
-    let _ = prepared.ready.write_all(READY);
-    drop(prepared.ready);
+fn run(args: &Args, mut prepared: Prepared) {
     info!(
         namespace = args.namespace.as_str(),
         id = args.id.as_str(),
@@ -247,7 +244,6 @@ fn run(args: &Args, mut prepared: Prepared) -> Result<(), ServeError> {
     prepared.runtime.shutdown_background();
     assembly::remove_empty(&prepared.paths, prepared.assembled.lock);
     info!("shim ended");
-    Ok(())
 }
 
 async fn wait_for_end(lifecycle: &Lifecycle, live: impl Fn() -> usize) {

@@ -167,7 +167,12 @@ fn bind(socket: &Path) -> Result<UnixListener, LaunchError> {
 
 /// Starts the server with the bound socket and waits until it serves.
 fn serve(call: &StartCall, socket: &Path, listener: UnixListener) -> Result<(), LaunchError> {
-    let mut command = Command::new("/proc/self/exe");
+    // By its name, which is what people see in a list of processes; by the link if the file was replaced.
+    let program = std::env::current_exe()
+        .ok()
+        .filter(|path| path.exists())
+        .unwrap_or_else(|| PathBuf::from("/proc/self/exe"));
+    let mut command = Command::new(program);
     command
         .current_dir(&call.bundle)
         .args(["-namespace", &call.namespace, "-id", &call.id])
