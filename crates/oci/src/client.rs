@@ -115,3 +115,6 @@ impl RuntimeClient {
             .await
     }
 }
+
+#[cfg(test)]
+mod tests;

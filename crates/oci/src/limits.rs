@@ -40,6 +40,12 @@ pub(crate) const FILE_PROTOCOL_VERSION: u16 = 4;
 
 /// Largest frame of the local transport: JSON part and binary tail together.
 pub const MAX_FRAME_BYTES: usize = 64 * MIB;
+/// Largest first frame of either side.
+pub(crate) const MAX_HELLO_BYTES: usize = 4 * 1024;
+/// Largest answer of a verb that neither lists nor transfers anything.
+pub(crate) const MAX_SMALL_ANSWER_BYTES: usize = MIB;
+/// Largest answer of `events`.
+pub(crate) const MAX_EVENTS_ANSWER_BYTES: usize = 16 * MIB;
 /// Calls other than waits that one connection carries at a time; more of them queue at the client.
 pub const MAX_CALLS_IN_FLIGHT: usize = 64;
 /// Waiting calls (`wait`, `wait_process`, reads and events with a wait) that one connection carries

@@ -10,6 +10,7 @@ use super::codec::{Bulk, Tail};
 use crate::capability::RuntimeInfo;
 use crate::error::{Error, Result};
 use crate::ids::OperationContext;
+use crate::limits::{MAX_EVENTS_ANSWER_BYTES, MAX_FRAME_BYTES, MAX_SMALL_ANSWER_BYTES};
 use crate::request::{
     CheckpointRequest, CloseStdinRequest, ContainerOperationRequest, CreateRequest,
     DeleteProcessRequest, DeleteRequest, EventsRequest, ExecRequest, FileOp, FileRequest,
@@ -48,10 +49,23 @@ impl Patience {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AnswerSize {
     Small,
+    /// A number of events.
+    Events,
     /// Output up to this many bytes.
     Output(u32),
     /// Bounded by the frame only.
     Large,
+}
+
+impl AnswerSize {
+    /// The bound on the frame. Output comes in chunks, whose number no request bounds.
+    pub(super) const fn limit(self) -> usize {
+        match self {
+            Self::Small => MAX_SMALL_ANSWER_BYTES,
+            Self::Events => MAX_EVENTS_ANSWER_BYTES,
+            Self::Output(_) | Self::Large => MAX_FRAME_BYTES,
+        }
+    }
 }
 
 /// A request as the transport sees it.
@@ -134,6 +148,10 @@ impl WireRequest for WaitProcessRequest {
 impl WireRequest for EventsRequest {
     fn patience(&self) -> Patience {
         Patience::of(self.wait_timeout_ms, Patience::Prompt)
+    }
+
+    fn answer_size(&self) -> AnswerSize {
+        AnswerSize::Events
     }
 }
 

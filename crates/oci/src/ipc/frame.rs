@@ -9,7 +9,7 @@ use tokio::io::{
 use tokio::time::timeout;
 
 use crate::error::{Error, Result};
-use crate::limits::{MAX_FRAME_BYTES, STALL_DEADLINE};
+use crate::limits::{MAX_FRAME_BYTES, MAX_HELLO_BYTES, STALL_DEADLINE};
 
 const HEADER_BYTES: usize = 8;
 /// Small frames cost one read and one write; larger parts bypass these buffers.
@@ -111,6 +111,18 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         let json = self.part(size.json).await?;
         let tail = self.part(size.tail).await?;
         Ok(Frame { json, tail })
+    }
+
+    /// The first frame of the peer, which is small.
+    pub(super) async fn first(&mut self) -> Result<Option<Frame>> {
+        match self.next_size().await? {
+            Some(size) if size.total() > MAX_HELLO_BYTES => Err(Error::exhausted(format!(
+                "a first frame is limited to {MAX_HELLO_BYTES} bytes, it has {}",
+                size.total()
+            ))),
+            Some(size) => self.body(size).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     pub(super) async fn next(&mut self) -> Result<Option<Frame>> {

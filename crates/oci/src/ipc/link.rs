@@ -15,8 +15,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::call::{Patience, WireRequest};
-use super::codec::{self, Body, Bulk, Encoded, Incoming};
+use super::codec::{self, Bulk, Encoded};
 use super::frame::{FrameReader, FrameWriter, within};
+use super::incoming::{self, Body, Incoming};
 use crate::capability::RuntimeOperation;
 use crate::error::{Error, ErrorCode, Result};
 use crate::limits::{
@@ -63,6 +64,8 @@ struct Slot {
     answer: Option<oneshot::Sender<Result<Body>>>,
     /// The frame was handed to the stream.
     sent: bool,
+    /// The largest answer that its verb has.
+    limit: usize,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -78,10 +81,10 @@ impl Link {
         let hello = codec::hello()?;
         writer.write(&hello.json, &hello.segments).await?;
         writer.flush().await?;
-        let frame = within(HELLO_DEADLINE, "the runtime did not answer", reader.next())
+        let frame = within(HELLO_DEADLINE, "the runtime did not answer", reader.first())
             .await??
             .ok_or_else(|| Error::unavailable("the runtime closed the stream"))?;
-        let protocol = match codec::decode(frame)? {
+        let protocol = match incoming::decode(frame)? {
             Incoming::Welcome { protocol } => protocol,
             Incoming::Reject(error) => return Err(error),
             _ => return Err(Error::internal("the runtime did not answer the hello")),
@@ -135,7 +138,9 @@ impl Link {
         }
         let permit = self.admit(request.patience()).await?;
         let (answer, arrival) = oneshot::channel();
-        let place = self.shared.enter(answer, permit)?;
+        let place = self
+            .shared
+            .enter(answer, request.answer_size().limit(), permit)?;
         let frame = codec::request(self.protocol, place.id, operation, request)?;
         let outgoing = Outgoing {
             id: place.id,
@@ -191,6 +196,7 @@ impl Shared {
     fn enter(
         self: &Arc<Self>,
         answer: oneshot::Sender<Result<Body>>,
+        limit: usize,
         permit: OwnedSemaphorePermit,
     ) -> Result<Place> {
         let mut state = self.lock();
@@ -204,6 +210,7 @@ impl Shared {
             Slot {
                 answer: Some(answer),
                 sent: false,
+                limit,
                 _permit: permit,
             },
         );
@@ -236,6 +243,13 @@ impl Shared {
                     "the runtime answered request {id}, which is not open"
                 ))
             })?;
+        if body.size() > slot.limit {
+            let error = format!("the answer to request {id} has {} bytes", body.size());
+            if let Some(answer) = slot.answer {
+                let _ = answer.send(Err(Error::unavailable(error.as_str())));
+            }
+            return Err(Error::exhausted(error));
+        }
         if let Some(answer) = slot.answer {
             // The receiver may just have been dropped.
             let _ = answer.send(Ok(body));
@@ -332,7 +346,7 @@ async fn read_answers<R: AsyncRead + Unpin>(
     reader: &mut FrameReader<R>,
 ) -> Result<()> {
     while let Some(frame) = reader.next().await? {
-        match codec::decode(frame)? {
+        match incoming::decode(frame)? {
             Incoming::Response { protocol, id, body } if protocol == negotiated => {
                 shared.deliver(id, body)?;
             }

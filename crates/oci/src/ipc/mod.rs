@@ -33,16 +33,19 @@
 //! Client and server keep the same bounds on calls and on waits in flight; a client that exceeds them is not
 //! read from. The server holds a bounded number of request bytes, promises a bounded number of output bytes
 //! (a read beyond it is given fewer bytes than it asked for, which the contract allows) and runs few calls
-//! with large answers at a time. A peer that stops reading or writing inside a frame is given up after
+//! with large answers at a time. Answers have a bound by their verb on both sides, and the first frame of
+//! either side a small one. A peer that stops reading or writing inside a frame is given up after
 //! `STALL_DEADLINE`.
 
 mod call;
 mod client;
 mod codec;
 mod frame;
+mod incoming;
 mod link;
 mod listener;
 mod peer;
+mod running;
 mod server;
 
 pub use client::RuntimeTransportClient;

@@ -4,18 +4,17 @@
 //! its own. A request that only looks ends with its connection; one that changes something is finished, and
 //! its outcome is in the service's journal for whoever asks again.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::task::AbortHandle;
 
 use super::call::{AnswerSize, FeaturesRequest, Patience, WireRequest};
-use super::codec::{self, Body, Bulk, Encoded, Incoming};
+use super::codec::{self, Bulk, Encoded};
 use super::frame::{FrameReader, FrameSize, FrameWriter, WriteFailure, within};
+use super::incoming::{self, Body, Incoming};
+use super::running::{EndOnDrop, Running};
 use crate::capability::RuntimeOperation;
 use crate::error::{Error, ErrorCode, Result};
 use crate::limits::{
@@ -66,11 +65,11 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let first = within(HELLO_DEADLINE, "the peer said nothing", reader.next()).await??;
+    let first = within(HELLO_DEADLINE, "the peer said nothing", reader.first()).await??;
     let Some(frame) = first else {
         return Ok(None);
     };
-    let Incoming::Hello { min, max } = codec::decode(frame)? else {
+    let Incoming::Hello { min, max } = incoming::decode(frame)? else {
         return Err(Error::internal("the peer did not begin with a hello"));
     };
     let common = max.min(SDK_PROTOCOL_VERSION_MAX);
@@ -137,7 +136,7 @@ impl Session {
         let _ends = EndOnDrop(&self.running);
         while let Some(size) = reader.next_size().await? {
             let bytes = self.reserve_request(size).await?;
-            let message = codec::decode(reader.body(size).await?)?;
+            let message = incoming::decode(reader.body(size).await?)?;
             let version = match &message {
                 Incoming::Request { protocol, .. } | Incoming::Cancel { protocol, .. } => *protocol,
                 _ => {
@@ -232,8 +231,9 @@ impl Session {
             Patience::UpTo(_) | Patience::Forever => &self.budget.waits,
         };
         held.push(acquire(places, 1).await?);
-        let large = match request.answer_size() {
-            AnswerSize::Small => None,
+        let answer_size = request.answer_size();
+        let large = match answer_size {
+            AnswerSize::Small | AnswerSize::Events => None,
             AnswerSize::Output(wanted) => {
                 request.limit_output(self.promise_output(wanted, &mut held));
                 None
@@ -269,6 +269,7 @@ impl Session {
                     held.extend(turn);
                     codec::answer(protocol, id, operation, answer)
                 })
+                .and_then(|frame| within_limit(frame, answer_size))
                 .or_else(|error| codec::failure(protocol, id, &error));
             if let Ok(frame) = frame {
                 // Nobody is left to tell when the queue is closed.
@@ -291,6 +292,17 @@ impl Session {
         }
         wanted.min(MIN_OUTPUT_READ_GRANT)
     }
+}
+
+fn within_limit(frame: Encoded, size: AnswerSize) -> Result<Encoded> {
+    if frame.size() > size.limit() {
+        return Err(Error::exhausted(format!(
+            "the answer has {} bytes, more than {}",
+            frame.size(),
+            size.limit()
+        )));
+    }
+    Ok(frame)
 }
 
 macro_rules! dispatch_by_operation {
@@ -342,52 +354,4 @@ async fn write_answers<W: AsyncWrite + Unpin>(
         }
     }
     Ok(())
-}
-
-/// The requests in flight, and how to end those that only look.
-#[derive(Debug, Default)]
-struct Running(Mutex<HashMap<u64, Option<AbortHandle>>>);
-
-impl Running {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Option<AbortHandle>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// False when the id is in use.
-    fn enter(&self, id: u64) -> bool {
-        match self.lock().entry(id) {
-            Entry::Vacant(place) => {
-                place.insert(None);
-                true
-            }
-            Entry::Occupied(_) => false,
-        }
-    }
-
-    fn may_end(&self, id: u64, handle: AbortHandle) {
-        // It may have left already.
-        if let Some(entry) = self.lock().get_mut(&id) {
-            *entry = Some(handle);
-        }
-    }
-
-    fn cancel(&self, id: u64) {
-        if let Some(Some(handle)) = self.lock().get(&id) {
-            handle.abort();
-        }
-    }
-
-    fn leave(&self, id: u64) {
-        self.lock().remove(&id);
-    }
-}
-
-struct EndOnDrop<'a>(&'a Running);
-
-impl Drop for EndOnDrop<'_> {
-    fn drop(&mut self) {
-        for handle in self.0.lock().drain().filter_map(|(_, handle)| handle) {
-            handle.abort();
-        }
-    }
 }

@@ -348,3 +348,32 @@ async fn a_dropped_call_is_cancelled_once() {
     let (outcome, ()) = tokio::join!(client.state(StateRequest { target: target() }), play);
     assert_eq!(outcome.unwrap(), record());
 }
+
+#[tokio::test]
+async fn answers_are_bounded_by_their_verb() {
+    let (client, mut server) = played().await;
+    let play = async {
+        receive(&mut server).await;
+        let result = json!({"status": "error", "error": {
+            "code": "internal", "message": "m".repeat(2 * 1024 * 1024)}});
+        let reply = json!({"type": "response", "protocol": 4, "request_id": 1, "result": result});
+        send(&mut server, &reply, &[]).await;
+    };
+    let (outcome, ()) = tokio::join!(client.state(StateRequest { target: target() }), play);
+    assert_eq!(outcome.unwrap_err().code, ErrorCode::Unavailable);
+    let error = client
+        .state(StateRequest { target: target() })
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.code,
+        ErrorCode::Unavailable,
+        "the stream was given up"
+    );
+
+    let (_fake, mut stream, server) = raw();
+    let hello =
+        json!({"type": "hello", "protocol_min": 3, "protocol_max": 4, "x": "x".repeat(5_000)});
+    send(&mut stream, &hello, &[]).await;
+    ends_with(server, ErrorCode::ResourceExhausted).await;
+}

@@ -281,7 +281,7 @@ impl OciRuntimeService for Fake {
         Ok(FileResponse {
             target: target(),
             size: 3,
-            data: request.data.or(Some("AQID".to_owned())),
+            data: (request.op == FileOp::Download).then(|| "AQID".to_owned()),
         })
     }
     async fn filesystem(&self, request: FilesystemRequest) -> Result<FilesystemResponse> {
