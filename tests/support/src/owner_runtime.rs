@@ -147,14 +147,15 @@ impl OwnerRuntime {
 
 impl State {
     fn container(&self, target: &ContainerTarget) -> Result<&Container> {
-        let container =
-            self.container.as_ref().filter(|container| container.create.id == target.id);
-        let container = container
-            .ok_or_else(|| Error::new(ErrorCode::NotFound, format!("no container {}", target.id)))?;
+        let container = self
+            .container
+            .as_ref()
+            .filter(|container| container.create.id == target.id);
+        let container = container.ok_or_else(|| {
+            Error::new(ErrorCode::NotFound, format!("no container {}", target.id))
+        })?;
         match target.generation {
-            Some(generation) if generation != GENERATION => {
-                Err(precondition("another generation"))
-            }
+            Some(generation) if generation != GENERATION => Err(precondition("another generation")),
             _ => Ok(container),
         }
     }
@@ -190,14 +191,20 @@ impl State {
     fn process(&self, target: &ProcessTarget) -> Result<&Process> {
         self.container(&target.container)?;
         self.processes.get(&target.process_id).ok_or_else(|| {
-            Error::new(ErrorCode::NotFound, format!("no process {}", target.process_id))
+            Error::new(
+                ErrorCode::NotFound,
+                format!("no process {}", target.process_id),
+            )
         })
     }
 
     fn process_mut(&mut self, target: &ProcessTarget) -> Result<&mut Process> {
         self.process(target)?;
         self.processes.get_mut(&target.process_id).ok_or_else(|| {
-            Error::new(ErrorCode::NotFound, format!("no process {}", target.process_id))
+            Error::new(
+                ErrorCode::NotFound,
+                format!("no process {}", target.process_id),
+            )
         })
     }
 }
@@ -238,7 +245,10 @@ fn status(exit: Option<&ExitStatus>) -> Result<ExitStatus> {
 #[async_trait]
 impl OciRuntimeService for OwnerRuntime {
     async fn features(&self) -> Result<RuntimeInfo> {
-        ABSENT.into_iter().fold(RuntimeReport::default(), RuntimeReport::without).decode()
+        ABSENT
+            .into_iter()
+            .fold(RuntimeReport::default(), RuntimeReport::without)
+            .decode()
     }
 
     async fn create(&self, request: CreateRequest) -> Result<ContainerRecord> {
@@ -249,7 +259,11 @@ impl OciRuntimeService for OwnerRuntime {
             &context,
             |state| {
                 let status = ContainerState::Created;
-                state.container = Some(Container { create: request, status, exit: None });
+                state.container = Some(Container {
+                    create: request,
+                    status,
+                    exit: None,
+                });
                 Ok(())
             },
             |state| state.record(&target),
@@ -318,7 +332,11 @@ impl OciRuntimeService for OwnerRuntime {
             |state| {
                 state.container(&request.container)?;
                 let id = request.process_id.clone();
-                let mut process = Process { request, output: Vec::new(), exit: None };
+                let mut process = Process {
+                    request,
+                    output: Vec::new(),
+                    exit: None,
+                };
                 process.push(OutputStream::Stdout, FIRST_OUTPUT);
                 state.processes.insert(id, process);
                 Ok(())
@@ -346,7 +364,9 @@ impl OciRuntimeService for OwnerRuntime {
     async fn read_output(&self, request: ReadOutputRequest) -> Result<Vec<OutputChunk>> {
         self.look(|state| {
             let output = &state.process(&request.process)?.output;
-            let unread = output.iter().filter(|chunk| chunk.sequence > request.after_sequence);
+            let unread = output
+                .iter()
+                .filter(|chunk| chunk.sequence > request.after_sequence);
             Ok(unread.cloned().collect())
         })
     }

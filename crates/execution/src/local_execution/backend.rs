@@ -5,7 +5,9 @@
 
 use std::path::PathBuf;
 
-use a3sbox_core::exec::{ExecRequest, FileRequest, FileResponse, FilesystemRequest, FilesystemResponse};
+use a3sbox_core::exec::{
+    ExecRequest, FileRequest, FileResponse, FilesystemRequest, FilesystemResponse,
+};
 use a3sbox_core::pty::PtyRequest;
 use a3sbox_core::{
     ExecOutput, ExecutionEventBatch, ExecutionEventsRequest, ExecutionManagerError,
@@ -50,7 +52,9 @@ impl LocalExecutionHandle {
         } else {
             return Ok(());
         };
-        Err(ExecutionManagerError::Internal(format!("the backend returned an invalid handle: {fault}")))
+        Err(ExecutionManagerError::Internal(format!(
+            "the backend returned an invalid handle: {fault}"
+        )))
     }
 }
 
@@ -108,7 +112,10 @@ pub trait LocalExecutionBackend: Send + Sync {
     async fn start(&self, record: &BoxRecord) -> ExecutionManagerResult<LocalExecutionHandle>;
 
     /// Looks, and settles what is seen: an ended execution is taken away before it is reported.
-    async fn inspect(&self, record: &BoxRecord) -> ExecutionManagerResult<LocalExecutionObservation>;
+    async fn inspect(
+        &self,
+        record: &BoxRecord,
+    ) -> ExecutionManagerResult<LocalExecutionObservation>;
 
     async fn pause(
         &self,
@@ -232,7 +239,10 @@ pub trait LocalExecutionBackend: Send + Sync {
         record: &BoxRecord,
     ) -> ExecutionManagerResult<LocalExecutionTermination> {
         let outcome = self.kill(record).await?;
-        Ok(LocalExecutionTermination { outcome, exit_code: None })
+        Ok(LocalExecutionTermination {
+            outcome,
+            exit_code: None,
+        })
     }
 
     /// The verbs of containerd's Task API, where this backend has them.

@@ -33,6 +33,8 @@ mod update;
 mod verbs;
 
 #[cfg(test)]
+mod router_tests;
+#[cfg(test)]
 mod tests;
 
 pub use backend::{

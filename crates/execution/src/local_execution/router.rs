@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use a3sbox_core::exec::{ExecRequest, FileRequest, FileResponse, FilesystemRequest, FilesystemResponse};
+use a3sbox_core::exec::{
+    ExecRequest, FileRequest, FileResponse, FilesystemRequest, FilesystemResponse,
+};
 use a3sbox_core::pty::PtyRequest;
 use a3sbox_core::{
     ExecOutput, ExecutionEventBatch, ExecutionEventsRequest, ExecutionIsolation,
@@ -68,7 +70,11 @@ impl LocalExecutionBackendRouter {
         oci: Arc<dyn LocalExecutionBackend>,
         policy: OciMigrationPolicy,
     ) -> Self {
-        Self { legacy, oci, policy }
+        Self {
+            legacy,
+            oci,
+            policy,
+        }
     }
 
     pub const fn policy(&self) -> OciMigrationPolicy {
@@ -88,7 +94,10 @@ impl LocalExecutionBackendRouter {
 
 /// The stored route, or what the record of an execution from before routes proves.
 fn stored_route(record: &BoxRecord) -> ExecutionManagerResult<ManagedRuntimeRoute> {
-    let metadata = record.managed_execution.as_ref().ok_or_else(|| unmanaged(record))?;
+    let metadata = record
+        .managed_execution
+        .as_ref()
+        .ok_or_else(|| unmanaged(record))?;
     metadata.validate().map_err(|error| {
         ExecutionManagerError::Internal(format!(
             "the managed metadata of execution {} is damaged: {error}",
@@ -115,7 +124,10 @@ fn unmanaged(record: &BoxRecord) -> ExecutionManagerError {
 #[async_trait]
 impl LocalExecutionBackend for LocalExecutionBackendRouter {
     fn route_for_create(&self, record: &BoxRecord) -> ExecutionManagerResult<ManagedRuntimeRoute> {
-        let metadata = record.managed_execution.as_ref().ok_or_else(|| unmanaged(record))?;
+        let metadata = record
+            .managed_execution
+            .as_ref()
+            .ok_or_else(|| unmanaged(record))?;
         Ok(self.policy.route(metadata.request.config.isolation))
     }
 
@@ -127,7 +139,10 @@ impl LocalExecutionBackend for LocalExecutionBackendRouter {
         self.owner(record)?.start(record).await
     }
 
-    async fn inspect(&self, record: &BoxRecord) -> ExecutionManagerResult<LocalExecutionObservation> {
+    async fn inspect(
+        &self,
+        record: &BoxRecord,
+    ) -> ExecutionManagerResult<LocalExecutionObservation> {
         self.owner(record)?.inspect(record).await
     }
 
@@ -148,7 +163,9 @@ impl LocalExecutionBackend for LocalExecutionBackendRouter {
         record: &BoxRecord,
         update: &ExecutionResourceUpdate,
     ) -> ExecutionManagerResult<()> {
-        self.owner(record)?.preflight_resource_update(record, update).await
+        self.owner(record)?
+            .preflight_resource_update(record, update)
+            .await
     }
 
     async fn update_resources(
@@ -157,7 +174,9 @@ impl LocalExecutionBackend for LocalExecutionBackendRouter {
         operation_id: &OperationId,
         update: &ExecutionResourceUpdate,
     ) -> ExecutionManagerResult<()> {
-        self.owner(record)?.update_resources(record, operation_id, update).await
+        self.owner(record)?
+            .update_resources(record, operation_id, update)
+            .await
     }
 
     async fn list_processes(
@@ -232,7 +251,9 @@ impl LocalExecutionBackend for LocalExecutionBackendRouter {
         record: &BoxRecord,
         timeout_secs: Option<u64>,
     ) -> ExecutionManagerResult<KillOutcome> {
-        self.owner(record)?.stop_for_restart(record, timeout_secs).await
+        self.owner(record)?
+            .stop_for_restart(record, timeout_secs)
+            .await
     }
 
     async fn kill(&self, record: &BoxRecord) -> ExecutionManagerResult<KillOutcome> {
@@ -248,6 +269,8 @@ impl LocalExecutionBackend for LocalExecutionBackendRouter {
 
     /// Task calls exist for OCI executions; a legacy backend with a task face of its own comes second.
     fn task_backend(&self) -> Option<&dyn TaskBackend> {
-        self.oci.task_backend().or_else(|| self.legacy.task_backend())
+        self.oci
+            .task_backend()
+            .or_else(|| self.legacy.task_backend())
     }
 }

@@ -67,7 +67,10 @@ impl Container {
         if self.status == ContainerState::Running {
             return Ok(());
         }
-        Err(precondition(format!("container {} is {}", self.id, self.status)))
+        Err(precondition(format!(
+            "container {} is {}",
+            self.id, self.status
+        )))
     }
 
     pub(super) fn record(&self) -> ContainerRecord {
@@ -97,7 +100,9 @@ impl Container {
         if self.isolation != IsolationClass::SharedHostKernel {
             return VM_PID;
         }
-        let given = std::env::var(PID_VARIABLE).ok().and_then(|pid| pid.parse().ok());
+        let given = std::env::var(PID_VARIABLE)
+            .ok()
+            .and_then(|pid| pid.parse().ok());
         given.unwrap_or_else(|| i32::try_from(std::process::id()).expect("a pid is an i32"))
     }
 }
@@ -130,7 +135,12 @@ impl State {
                 .config_digest
                 .clone()
                 .unwrap_or_else(|| request.bundle.config_digest().to_owned()),
-            attachments_digest: Some(self.switches.attachments_digest.clone().unwrap_or(submitted)),
+            attachments_digest: Some(
+                self.switches
+                    .attachments_digest
+                    .clone()
+                    .unwrap_or(submitted),
+            ),
             paused: false,
             exit: None,
             create: Some(request),
@@ -150,7 +160,12 @@ impl State {
         match container.status {
             ContainerState::Created => container.status = ContainerState::Running,
             ContainerState::Running => {}
-            other => return Err(precondition(format!("container {} is {other}", container.id))),
+            other => {
+                return Err(precondition(format!(
+                    "container {} is {other}",
+                    container.id
+                )));
+            }
         }
         let record = container.record();
         self.answer(RuntimeOperation::Start, record)
@@ -162,7 +177,10 @@ impl State {
         let is_ignored = self.switches.only_signal_nine && signal != 9;
         let container = self.container(&request.target)?;
         if container.status == ContainerState::Stopped {
-            return Err(precondition(format!("container {} is stopped", container.id)));
+            return Err(precondition(format!(
+                "container {} is stopped",
+                container.id
+            )));
         }
         if !is_ignored {
             container.stop(Some(ExitStatus::signaled(signal, false)?));
@@ -187,10 +205,14 @@ impl State {
         let container = self.container(&request.target)?;
         let stopped = container.status == ContainerState::Stopped;
         if request.mode == DeleteMode::StoppedOnly && !stopped {
-            return Err(precondition(format!("container {} is not stopped", container.id)));
+            return Err(precondition(format!(
+                "container {} is not stopped",
+                container.id
+            )));
         }
         self.containers.remove(&request.target.id);
-        self.processes.retain(|_, process| process.container_id() != &request.target.id);
+        self.processes
+            .retain(|_, process| process.container_id() != &request.target.id);
         Ok(())
     }
 
@@ -200,8 +222,11 @@ impl State {
         request: ContainerOperationRequest,
     ) -> Result<ContainerRecord> {
         let paused = operation == RuntimeOperation::Pause;
-        let recorded =
-            if paused { &mut self.recorded.pauses } else { &mut self.recorded.resumes };
+        let recorded = if paused {
+            &mut self.recorded.pauses
+        } else {
+            &mut self.recorded.resumes
+        };
         recorded.push(request.clone());
         if paused && self.switches.pause_fails_before_effect > 0 {
             self.switches.pause_fails_before_effect -= 1;
@@ -219,7 +244,10 @@ impl State {
         let container = self.container(&request.target)?;
         container.require_running()?;
         if container.paused {
-            return Err(precondition(format!("container {} is paused", container.id)));
+            return Err(precondition(format!(
+                "container {} is paused",
+                container.id
+            )));
         }
         let record = container.record();
         self.updates.admit(&request.context, &request)?;

@@ -19,7 +19,8 @@ impl State {
         self.recorded.files.push(request.clone());
         self.container(&request.target)?;
         if request.op == FileOp::Upload {
-            self.files.admit(required(request.context.as_ref())?, &request)?;
+            self.files
+                .admit(required(request.context.as_ref())?, &request)?;
         }
         let response = FileResponse {
             target: self.answered(&request.target, "a3s-box-file-drift")?,
@@ -36,13 +37,18 @@ impl State {
         self.recorded.filesystems.push(request.clone());
         self.container(&request.target)?;
         if request.op.is_mutating() {
-            self.filesystems.admit(required(request.context.as_ref())?, &request)?;
+            self.filesystems
+                .admit(required(request.context.as_ref())?, &request)?;
         }
         let (entry, entries) = match request.op {
-            FilesystemOp::Stat => (Some(entry(&request.path, FilesystemEntryKind::File)), vec![]),
-            FilesystemOp::MakeDir => {
-                (Some(entry(&request.path, FilesystemEntryKind::Directory)), vec![])
-            }
+            FilesystemOp::Stat => (
+                Some(entry(&request.path, FilesystemEntryKind::File)),
+                vec![],
+            ),
+            FilesystemOp::MakeDir => (
+                Some(entry(&request.path, FilesystemEntryKind::Directory)),
+                vec![],
+            ),
             FilesystemOp::Move => {
                 let destination = request.destination.as_deref().unwrap_or_default();
                 (Some(entry(destination, FilesystemEntryKind::File)), vec![])
@@ -54,7 +60,11 @@ impl State {
             FilesystemOp::Remove => (None, vec![]),
         };
         let target = self.answered(&request.target, "a3s-box-filesystem-drift")?;
-        let response = FilesystemResponse { target, entry, entries };
+        let response = FilesystemResponse {
+            target,
+            entry,
+            entries,
+        };
         self.answer(RuntimeOperation::Filesystem, response)
     }
 }
@@ -64,7 +74,11 @@ fn required(context: Option<&OperationContext>) -> Result<&OperationContext> {
 }
 
 fn decoded_size(base64: &str) -> u64 {
-    let padding = base64.bytes().rev().take_while(|byte| *byte == b'=').count();
+    let padding = base64
+        .bytes()
+        .rev()
+        .take_while(|byte| *byte == b'=')
+        .count();
     u64::try_from(base64.len() / 4 * 3 - padding).expect("a small file")
 }
 

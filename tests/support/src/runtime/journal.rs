@@ -13,7 +13,10 @@ pub(super) struct Journal<R> {
 
 impl<R> Default for Journal<R> {
     fn default() -> Self {
-        Self { seen: BTreeMap::new(), effects: Vec::new() }
+        Self {
+            seen: BTreeMap::new(),
+            effects: Vec::new(),
+        }
     }
 }
 
@@ -27,7 +30,8 @@ impl<R: Clone + PartialEq> Journal<R> {
                 format!("operation {} was a different request", context.operation_id),
             )),
             None => {
-                self.seen.insert(context.operation_id.clone(), self.effects.len());
+                self.seen
+                    .insert(context.operation_id.clone(), self.effects.len());
                 self.effects.push(request.clone());
                 Ok(true)
             }

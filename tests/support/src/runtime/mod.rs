@@ -70,6 +70,8 @@ struct Switches {
     config_digest: Option<String>,
     attachments_digest: Option<String>,
     holds_processes: bool,
+    /// Bytes of standard output that a process writes before the usual ones.
+    output_before: usize,
     only_signal_nine: bool,
     drifts: bool,
     misorders_events: bool,
@@ -97,7 +99,10 @@ pub struct RecordingRuntime {
 impl RecordingRuntime {
     #[must_use]
     pub fn new(report: RuntimeReport) -> Arc<Self> {
-        Arc::new(Self { report: Mutex::new(report), state: Mutex::default() })
+        Arc::new(Self {
+            report: Mutex::new(report),
+            state: Mutex::default(),
+        })
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
@@ -115,7 +120,12 @@ impl RecordingRuntime {
 
     /// The next answer of `operation` is lost after its effect.
     pub fn lose_answer(&self, operation: RuntimeOperation) {
-        *self.locked().switches.lost_answers.entry(operation).or_default() += 1;
+        *self
+            .locked()
+            .switches
+            .lost_answers
+            .entry(operation)
+            .or_default() += 1;
     }
 
     /// The next pause is refused before its effect, and may not be retried.
@@ -133,6 +143,11 @@ impl RecordingRuntime {
     /// Processes run until they are signalled.
     pub fn hold_processes(&self) {
         self.locked().switches.holds_processes = true;
+    }
+
+    /// Processes write this many bytes of standard output before the usual ones.
+    pub fn write_before_output(&self, bytes: usize) {
+        self.locked().switches.output_before = bytes;
     }
 
     /// Kill has an effect with signal 9 only.
@@ -167,7 +182,9 @@ impl RecordingRuntime {
     /// A container that exists although nobody asked for it.
     pub fn plant(&self, record: &ContainerRecord) {
         let container = Container::planted(record);
-        self.locked().containers.insert(container.id().clone(), container);
+        self.locked()
+            .containers
+            .insert(container.id().clone(), container);
     }
 
     /// The container stops by itself; `None` leaves no evidence of how.
@@ -217,9 +234,12 @@ impl State {
         match self.switches.lost_answers.get_mut(&operation) {
             Some(left) if *left > 0 => {
                 *left -= 1;
-                Err(Error::new(ErrorCode::Unavailable, format!("the answer of {operation} was lost"))
-                    .for_operation(operation.label())
-                    .retryable(true))
+                Err(Error::new(
+                    ErrorCode::Unavailable,
+                    format!("the answer of {operation} was lost"),
+                )
+                .for_operation(operation.label())
+                .retryable(true))
             }
             _ => Ok(answer),
         }
@@ -228,7 +248,10 @@ impl State {
     /// The target of an answer; another one when the runtime drifts.
     fn answered(&self, target: &ContainerTarget, drifted: &str) -> Result<ContainerTarget> {
         if self.switches.drifts {
-            return Ok(ContainerTarget::exact(ContainerId::new(drifted)?, Generation(99)));
+            return Ok(ContainerTarget::exact(
+                ContainerId::new(drifted)?,
+                Generation(99),
+            ));
         }
         Ok(target.clone())
     }

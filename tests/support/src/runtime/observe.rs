@@ -28,7 +28,9 @@ impl State {
             terminal: false,
         };
         let execs = self.processes_of(&target).into_iter();
-        let execs = execs.filter_map(|id| self.processes.get(id)).map(|process| process.record());
+        let execs = execs
+            .filter_map(|id| self.processes.get(id))
+            .map(|process| process.record());
         Ok(std::iter::once(init).chain(execs).collect())
     }
 
@@ -39,7 +41,12 @@ impl State {
         Ok(ContainerStats {
             target: self.answered(&target, DRIFTED)?,
             timestamp_unix_ns: 1,
-            cpu: CpuStats { usage_ns: 100, user_ns: 60, system_ns: 40, throttled_ns: 0 },
+            cpu: CpuStats {
+                usage_ns: 100,
+                user_ns: 60,
+                system_ns: 40,
+                throttled_ns: 0,
+            },
             memory: MemoryStats {
                 usage_bytes: 1024,
                 limit_bytes: Some(MEMORY_LIMIT),
@@ -73,6 +80,9 @@ impl State {
             events[0].sequence = 8;
             events[1].sequence = 7;
         }
-        Ok(EventBatch { events, next_sequence: 8 })
+        Ok(EventBatch {
+            events,
+            next_sequence: 8,
+        })
     }
 }

@@ -21,8 +21,16 @@ pub(super) struct FakeProcess {
 }
 
 impl FakeProcess {
-    fn new(request: ExecRequest, pid: u32) -> Self {
-        let mut process = Self { request, pid, output: Vec::new(), exit: None };
+    fn new(request: ExecRequest, pid: u32, output_before: usize) -> Self {
+        let mut process = Self {
+            request,
+            pid,
+            output: Vec::new(),
+            exit: None,
+        };
+        if output_before > 0 {
+            process.write(OutputStream::Stdout, &vec![b'x'; output_before]);
+        }
         if process.is_terminal() {
             process.write(OutputStream::Stdout, b"fake tty\n");
         } else {
@@ -54,7 +62,12 @@ impl FakeProcess {
     fn write(&mut self, stream: OutputStream, data: &[u8]) {
         let length = u64::try_from(data.len()).expect("a small chunk");
         let sequence = self.cursor() + length;
-        self.output.push(OutputChunk { sequence, stream, data: data.to_vec(), eof: false });
+        self.output.push(OutputChunk {
+            sequence,
+            stream,
+            data: data.to_vec(),
+            eof: false,
+        });
     }
 
     fn cursor(&self) -> u64 {
@@ -69,7 +82,11 @@ impl FakeProcess {
             &[OutputStream::Stdout, OutputStream::Stderr]
         };
         for stream in streams {
-            if !self.output.iter().any(|chunk| chunk.eof && chunk.stream == *stream) {
+            if !self
+                .output
+                .iter()
+                .any(|chunk| chunk.eof && chunk.stream == *stream)
+            {
                 let sequence = self.cursor() + 1;
                 self.output.push(OutputChunk {
                     sequence,
@@ -92,11 +109,18 @@ impl State {
             }
             return Err(Error::new(
                 ErrorCode::Conflict,
-                format!("process {} was started by a different request", request.process_id),
+                format!(
+                    "process {} was started by a different request",
+                    request.process_id
+                ),
             ));
         }
         let started = u32::try_from(self.processes.len()).expect("a small number of processes");
-        let mut process = FakeProcess::new(request.clone(), FIRST_PID + started);
+        let mut process = FakeProcess::new(
+            request.clone(),
+            FIRST_PID + started,
+            self.switches.output_before,
+        );
         if !self.switches.holds_processes {
             process.end(ExitStatus::exited(EXIT_CODE)?);
         }
@@ -108,12 +132,18 @@ impl State {
     fn process(&mut self, target: &ProcessTarget) -> Result<&mut FakeProcess> {
         self.container(&target.container)?;
         let process = self.processes.get_mut(&target.process_id).ok_or_else(|| {
-            Error::new(ErrorCode::NotFound, format!("no process {}", target.process_id))
+            Error::new(
+                ErrorCode::NotFound,
+                format!("no process {}", target.process_id),
+            )
         })?;
         if process.request.container != target.container {
             return Err(Error::new(
                 ErrorCode::Conflict,
-                format!("process {} is of another container generation", target.process_id),
+                format!(
+                    "process {} is of another container generation",
+                    target.process_id
+                ),
             ));
         }
         Ok(process)
@@ -125,7 +155,12 @@ impl State {
         self.recorded.output_reads.push(request);
         let mut room = usize::try_from(limit).expect("a small limit");
         let mut chunks = Vec::new();
-        for chunk in self.process(&process)?.output.iter().filter(|chunk| chunk.sequence > after) {
+        for chunk in self
+            .process(&process)?
+            .output
+            .iter()
+            .filter(|chunk| chunk.sequence > after)
+        {
             if chunk.data.len() > room {
                 break;
             }
@@ -167,6 +202,9 @@ impl State {
         let target = request.process.clone();
         self.recorded.process_waits.push(request);
         let process = self.process(&target)?;
-        process.exit.clone().ok_or_else(|| still_running(&target.process_id))
+        process
+            .exit
+            .clone()
+            .ok_or_else(|| still_running(&target.process_id))
     }
 }

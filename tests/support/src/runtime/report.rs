@@ -9,13 +9,37 @@ pub struct RuntimeReport(Value);
 
 impl Default for RuntimeReport {
     fn default() -> Self {
-        let absent =
-            [RuntimeOperation::List, RuntimeOperation::Checkpoint, RuntimeOperation::Restore];
+        let absent = [
+            RuntimeOperation::List,
+            RuntimeOperation::Checkpoint,
+            RuntimeOperation::Restore,
+        ];
         let operations: Vec<_> = [
-            "features", "create", "state", "start", "kill", "delete", "exec", "wait", "list",
-            "pause", "resume", "update", "processes", "stats", "events", "read-output",
-            "write-stdin", "close-stdin", "resize", "signal-process", "wait-process", "file",
-            "filesystem", "checkpoint", "restore",
+            "features",
+            "create",
+            "state",
+            "start",
+            "kill",
+            "delete",
+            "exec",
+            "wait",
+            "list",
+            "pause",
+            "resume",
+            "update",
+            "processes",
+            "stats",
+            "events",
+            "read-output",
+            "write-stdin",
+            "close-stdin",
+            "resize",
+            "signal-process",
+            "wait-process",
+            "file",
+            "filesystem",
+            "checkpoint",
+            "restore",
         ]
         .into_iter()
         .filter(|label| !absent.iter().any(|operation| operation.label() == *label))

@@ -79,11 +79,14 @@ impl OciRuntimeBinding {
                 )));
             }
         }
-        for (name, digest) in
-            [("config", &self.config_digest), ("attachments", &self.attachments_digest)]
-        {
+        for (name, digest) in [
+            ("config", &self.config_digest),
+            ("attachments", &self.attachments_digest),
+        ] {
             if !is_sha256_digest(digest) {
-                return Err(internal(format!("the runtime binding has a malformed {name} digest")));
+                return Err(internal(format!(
+                    "the runtime binding has a malformed {name} digest"
+                )));
             }
         }
         Ok(())

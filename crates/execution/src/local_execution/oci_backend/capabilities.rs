@@ -54,7 +54,10 @@ pub(super) fn require_operations(
     info: &RuntimeInfo,
     operations: &[RuntimeOperation],
 ) -> ExecutionManagerResult<()> {
-    match operations.iter().find(|operation| !info.operations.contains(operation)) {
+    match operations
+        .iter()
+        .find(|operation| !info.operations.contains(operation))
+    {
         None => Ok(()),
         Some(missing) => Err(ExecutionManagerError::Unavailable(format!(
             "the runtime does not advertise {}",

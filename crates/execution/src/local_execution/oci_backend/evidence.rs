@@ -16,7 +16,10 @@ const SIGNAL_EXIT_BASE: i32 = 128;
 
 pub(super) fn is_sha256_digest(digest: &str) -> bool {
     digest.strip_prefix("sha256:").is_some_and(|hex| {
-        hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        hex.len() == 64
+            && hex
+                .bytes()
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     })
 }
 
@@ -25,9 +28,13 @@ pub(super) fn exit_code(status: &ExitStatus) -> ExecutionManagerResult<i32> {
     match (status.exit_code, status.signal) {
         (Some(code), None) => Ok(code),
         (None, Some(signal)) => SIGNAL_EXIT_BASE.checked_add(signal).ok_or_else(|| {
-            internal(format!("termination by signal {signal} cannot be represented as an exit code"))
+            internal(format!(
+                "termination by signal {signal} cannot be represented as an exit code"
+            ))
         }),
-        _ => Err(internal("the runtime reported neither or both of exit code and signal")),
+        _ => Err(internal(
+            "the runtime reported neither or both of exit code and signal",
+        )),
     }
 }
 
@@ -52,7 +59,11 @@ fn host_process(record: &ContainerRecord) -> ExecutionManagerResult<(Option<u32>
         .pid()
         .and_then(|pid| u32::try_from(pid).ok())
         .filter(|pid| *pid > 0)
-        .ok_or_else(|| internal(format!("the runtime gave no pid for running container {id}")))?;
+        .ok_or_else(|| {
+            internal(format!(
+                "the runtime gave no pid for running container {id}"
+            ))
+        })?;
     let start_time = process::pid_start_time(pid);
     if cfg!(target_os = "linux") && start_time.is_none() {
         return Err(ExecutionManagerError::Unavailable(format!(
@@ -104,7 +115,9 @@ pub(super) fn validate_adopted(
         )));
     }
     if record.generation.0 == 0 {
-        return Err(internal(format!("the runtime gave container {expected_id} no generation")));
+        return Err(internal(format!(
+            "the runtime gave container {expected_id} no generation"
+        )));
     }
     if record.isolation != isolation.class() {
         return Err(internal(format!(
@@ -114,7 +127,10 @@ pub(super) fn validate_adopted(
         )));
     }
     let has_digests = is_sha256_digest(&record.config_digest)
-        && record.attachments_digest.as_deref().is_some_and(is_sha256_digest);
+        && record
+            .attachments_digest
+            .as_deref()
+            .is_some_and(is_sha256_digest);
     if !has_digests {
         return Err(internal(format!(
             "the runtime gave malformed or missing digests for container {expected_id}"
@@ -166,7 +182,10 @@ pub(super) fn require_status(
     if allowed.contains(&status) {
         return Ok(());
     }
-    Err(internal(format!("container {} is {status} after the runtime's answer", record.state.id())))
+    Err(internal(format!(
+        "container {} is {status} after the runtime's answer",
+        record.state.id()
+    )))
 }
 
 /// The answer of pause, resume and update: the same container, running, with the wanted flag.

@@ -69,7 +69,9 @@ impl OciLocalExecutionBackend {
 }
 
 fn validate_limit(request: &BoxFileRequest) -> ExecutionManagerResult<()> {
-    let Some(limit) = request.max_bytes else { return Ok(()) };
+    let Some(limit) = request.max_bytes else {
+        return Ok(());
+    };
     if request.op == BoxFileOp::Upload {
         return Err(invalid("an upload takes no download limit"));
     }
@@ -159,7 +161,11 @@ fn product_file_response(
             answer.size
         )));
     }
-    let carried = answer.data.as_deref().or(request.data.as_deref()).unwrap_or_default();
+    let carried = answer
+        .data
+        .as_deref()
+        .or(request.data.as_deref())
+        .unwrap_or_default();
     let bytes = STANDARD
         .decode(carried)
         .map_err(|error| internal(format!("the runtime's file data is not base64: {error}")))?;
@@ -169,7 +175,12 @@ fn product_file_response(
     if !is_consistent {
         return Err(internal("the runtime's file answer contradicts itself"));
     }
-    Ok(BoxFileResponse { success: true, data: answer.data, size: answer.size, error: None })
+    Ok(BoxFileResponse {
+        success: true,
+        data: answer.data,
+        size: answer.size,
+        error: None,
+    })
 }
 
 fn product_filesystem_response(
@@ -196,7 +207,12 @@ fn product_filesystem_response(
             request.op
         )));
     }
-    let size: usize = answer.entry.iter().chain(&answer.entries).map(entry_size).sum();
+    let size: usize = answer
+        .entry
+        .iter()
+        .chain(&answer.entries)
+        .map(entry_size)
+        .sum();
     if answer.entries.len() > MAX_FILESYSTEM_ENTRIES || size > MAX_FILESYSTEM_RESPONSE_BYTES {
         return Err(internal(format!(
             "the runtime's answer of {} entries and {size} bytes is too large",
@@ -213,8 +229,17 @@ fn product_filesystem_response(
 
 /// Bytes of an entry: its fixed part and all of its text.
 fn entry_size(entry: &FilesystemEntry) -> usize {
-    let texts = [&entry.name, &entry.path, &entry.permissions, &entry.owner, &entry.group];
-    let metadata = entry.metadata.iter().map(|(key, value)| key.len() + value.len());
+    let texts = [
+        &entry.name,
+        &entry.path,
+        &entry.permissions,
+        &entry.owner,
+        &entry.group,
+    ];
+    let metadata = entry
+        .metadata
+        .iter()
+        .map(|(key, value)| key.len() + value.len());
     size_of::<FilesystemEntry>()
         + texts.into_iter().map(String::len).sum::<usize>()
         + entry.symlink_target.as_ref().map_or(0, String::len)

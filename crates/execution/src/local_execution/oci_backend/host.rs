@@ -25,18 +25,24 @@ pub(super) struct HostResources {
 impl HostResources {
     pub(super) async fn prepare(execution: &Execution<'_>) -> ExecutionManagerResult<Self> {
         let Some(snapshot_id) = &execution.metadata.request.rootfs_snapshot_id else {
-            return Ok(Self { snapshot_lower: None });
+            return Ok(Self {
+                snapshot_lower: None,
+            });
         };
         let box_dir = execution.record.box_dir.clone();
         let rootfs = snapshots_directory(&box_dir)?
             .join(snapshot_id.as_str())
             .join(SNAPSHOT_ROOTFS_DIRECTORY);
         let marker = blocking(move || write_lower_marker(&box_dir, &rootfs)).await?;
-        Ok(Self { snapshot_lower: Some(marker) })
+        Ok(Self {
+            snapshot_lower: Some(marker),
+        })
     }
 
     pub(super) async fn roll_back(self) -> ExecutionManagerResult<()> {
-        let Some(marker) = self.snapshot_lower else { return Ok(()) };
+        let Some(marker) = self.snapshot_lower else {
+            return Ok(());
+        };
         blocking(move || {
             a3sbox_durable::remove(&marker)
                 .map(|_| ())
@@ -48,16 +54,28 @@ impl HostResources {
 
 /// `<home>/snapshots`, found from `<home>/boxes/<id>`.
 fn snapshots_directory(box_dir: &Path) -> ExecutionManagerResult<PathBuf> {
-    box_dir.ancestors().nth(2).map(|home| home.join(SNAPSHOTS_DIRECTORY)).ok_or_else(|| {
-        internal(format!("execution folder {} is not below a home folder", box_dir.display()))
-    })
+    box_dir
+        .ancestors()
+        .nth(2)
+        .map(|home| home.join(SNAPSHOTS_DIRECTORY))
+        .ok_or_else(|| {
+            internal(format!(
+                "execution folder {} is not below a home folder",
+                box_dir.display()
+            ))
+        })
 }
 
 fn write_lower_marker(box_dir: &Path, rootfs: &Path) -> ExecutionManagerResult<PathBuf> {
     let lower = std::fs::canonicalize(rootfs)
         .ok()
         .filter(|path| path.is_dir())
-        .ok_or_else(|| invalid(format!("snapshot rootfs {} does not exist", rootfs.display())))?;
+        .ok_or_else(|| {
+            invalid(format!(
+                "snapshot rootfs {} does not exist",
+                rootfs.display()
+            ))
+        })?;
     let text = lower
         .to_str()
         .ok_or_else(|| invalid(format!("snapshot rootfs {} is not UTF-8", lower.display())))?;

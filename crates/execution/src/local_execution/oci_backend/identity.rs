@@ -28,9 +28,13 @@ pub(super) fn oci_isolation_request(isolation: ExecutionIsolation) -> IsolationR
     }
 }
 
-pub(super) fn runtime_container_id(execution_id: &ExecutionId) -> ExecutionManagerResult<ContainerId> {
+pub(super) fn runtime_container_id(
+    execution_id: &ExecutionId,
+) -> ExecutionManagerResult<ContainerId> {
     ContainerId::new(format!("{NAME_PREFIX}{execution_id}")).map_err(|error| {
-        invalid(format!("execution id {execution_id} cannot name a container: {error}"))
+        invalid(format!(
+            "execution id {execution_id} cannot name a container: {error}"
+        ))
     })
 }
 
@@ -89,15 +93,23 @@ fn operation_id(
     hash.update(operation.as_bytes());
     hash.update([0]);
     hash.update(&payload);
-    OperationId::new(format!("{NAME_PREFIX}{operation}-{}", lower_hex(&hash.finalize())))
-        .map_err(runtime_error)
+    OperationId::new(format!(
+        "{NAME_PREFIX}{operation}-{}",
+        lower_hex(&hash.finalize())
+    ))
+    .map_err(runtime_error)
 }
 
 pub(super) fn lower_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     bytes
         .iter()
-        .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])
+        .flat_map(|byte| {
+            [
+                DIGITS[usize::from(byte >> 4)],
+                DIGITS[usize::from(byte & 15)],
+            ]
+        })
         .map(char::from)
         .collect()
 }

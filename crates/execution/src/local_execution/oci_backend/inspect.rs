@@ -5,9 +5,7 @@
 
 use a3sbox_core::{ExecutionManagerError, ExecutionManagerResult, ExecutionState};
 use a3sbox_oci::oci_spec::runtime::ContainerState;
-use a3sbox_oci::{
-    ContainerRecord, DeleteMode, DeleteRequest, ErrorCode, ExitStatus, WaitRequest,
-};
+use a3sbox_oci::{ContainerRecord, DeleteMode, DeleteRequest, ErrorCode, ExitStatus, WaitRequest};
 
 use super::error::runtime_error;
 use super::evidence::exit_code;
@@ -37,7 +35,9 @@ impl OciLocalExecutionBackend {
                 self.observe_started(&execution, &binding, &container).await
             }
             ContainerState::Running => {
-                self.provider.ensure_log_projection(record, &binding).await?;
+                self.provider
+                    .ensure_log_projection(record, &binding)
+                    .await?;
                 self.observe_started(&execution, &binding, &container).await
             }
             ContainerState::Stopped => self.observe_stopped(&execution, &binding).await,
@@ -61,7 +61,11 @@ impl OciLocalExecutionBackend {
             ExecutionState::Running
         };
         let handle = self.handle(execution, binding, container).await?;
-        Ok(LocalExecutionObservation { state, handle: Some(handle), exit_code: None })
+        Ok(LocalExecutionObservation {
+            state,
+            handle: Some(handle),
+            exit_code: None,
+        })
     }
 
     async fn observe_stopped(
@@ -70,7 +74,11 @@ impl OciLocalExecutionBackend {
         binding: &OciRuntimeBinding,
     ) -> ExecutionManagerResult<LocalExecutionObservation> {
         let exit_code = self.settle_stopped(execution, binding).await?;
-        Ok(LocalExecutionObservation { state: ExecutionState::Stopped, handle: None, exit_code })
+        Ok(LocalExecutionObservation {
+            state: ExecutionState::Stopped,
+            handle: None,
+            exit_code,
+        })
     }
 
     /// Takes a stopped container away and gives its exit code, if anybody saw it.
@@ -79,7 +87,10 @@ impl OciLocalExecutionBackend {
         execution: &Execution<'_>,
         binding: &OciRuntimeBinding,
     ) -> ExecutionManagerResult<Option<i32>> {
-        let request = WaitRequest { target: binding.target.clone(), timeout_ms: Some(0) };
+        let request = WaitRequest {
+            target: binding.target.clone(),
+            timeout_ms: Some(0),
+        };
         let status = match self.client.wait(request).await {
             Ok(status) => Some(status),
             Err(error) if error.code == ErrorCode::FailedPrecondition => None,
@@ -97,8 +108,12 @@ impl OciLocalExecutionBackend {
     ) -> ExecutionManagerResult<Option<i32>> {
         let exit_code = status.map(exit_code).transpose()?;
         if status.is_some() {
-            self.provider.ensure_log_projection(execution.record, binding).await?;
-            self.provider.wait_log_projection_drained(execution.record, binding).await?;
+            self.provider
+                .ensure_log_projection(execution.record, binding)
+                .await?;
+            self.provider
+                .wait_log_projection_drained(execution.record, binding)
+                .await?;
         } else {
             self.provider
                 .wait_log_projection_stopped_after_owner_loss(execution.record, binding)
@@ -121,7 +136,11 @@ impl OciLocalExecutionBackend {
             DELETE,
             mode,
         )?;
-        let request = DeleteRequest { context, target: binding.target.clone(), mode };
+        let request = DeleteRequest {
+            context,
+            target: binding.target.clone(),
+            mode,
+        };
         match self.client.delete(request).await {
             Ok(()) => Ok(()),
             Err(error) if error.code == ErrorCode::NotFound => Ok(()),
@@ -131,5 +150,9 @@ impl OciLocalExecutionBackend {
 }
 
 const fn without_handle(state: ExecutionState) -> LocalExecutionObservation {
-    LocalExecutionObservation { state, handle: None, exit_code: None }
+    LocalExecutionObservation {
+        state,
+        handle: None,
+        exit_code: None,
+    }
 }

@@ -49,16 +49,24 @@ impl OciLocalExecutionBackend {
     ) -> ExecutionManagerResult<LocalExecutionTermination> {
         let execution = Execution::new(record, &self.endpoint)?;
         let (signal, timeout_secs) = match &execution.metadata.pending_operation {
-            Some(ManagedExecutionOperation::Kill { signal, timeout_secs }) => {
-                (*signal, *timeout_secs)
-            }
+            Some(ManagedExecutionOperation::Kill {
+                signal,
+                timeout_secs,
+            }) => (*signal, *timeout_secs),
             _ => (None, None),
         };
         let signal = match signal {
             Some(signal) => signal,
             None => stop_signal(record)?.unwrap_or(DEFAULT_KILL_SIGNAL),
         };
-        self.end(&execution, Ending { signal, timeout_secs }).await
+        self.end(
+            &execution,
+            Ending {
+                signal,
+                timeout_secs,
+            },
+        )
+        .await
     }
 
     pub(super) async fn stop_execution_for_restart(
@@ -69,7 +77,9 @@ impl OciLocalExecutionBackend {
         let execution = Execution::new(record, &self.endpoint)?;
         let ending = Ending {
             signal: stop_signal(record)?.unwrap_or(DEFAULT_RESTART_SIGNAL),
-            timeout_secs: timeout_secs.or(record.stop_timeout).or(Some(DEFAULT_RESTART_TIMEOUT_SECS)),
+            timeout_secs: timeout_secs
+                .or(record.stop_timeout)
+                .or(Some(DEFAULT_RESTART_TIMEOUT_SECS)),
         };
         Ok(self.end(&execution, ending).await?.outcome)
     }
@@ -81,7 +91,10 @@ impl OciLocalExecutionBackend {
     ) -> ExecutionManagerResult<LocalExecutionTermination> {
         let timeout_ms = ending
             .timeout_secs
-            .map(|secs| secs.checked_mul(1000).ok_or_else(|| invalid("the kill timeout is too long")))
+            .map(|secs| {
+                secs.checked_mul(1000)
+                    .ok_or_else(|| invalid("the kill timeout is too long"))
+            })
             .transpose()?;
         let Some(container) = self.find_container(execution).await? else {
             return self.already_gone(execution).await;
@@ -89,20 +102,35 @@ impl OciLocalExecutionBackend {
         let binding = self.adopt(execution, &container).await?;
         if *container.state.status() == ContainerState::Stopped {
             let exit_code = self.settle_stopped(execution, &binding).await?;
-            return Ok(LocalExecutionTermination { outcome: KillOutcome::AlreadyStopped, exit_code });
+            return Ok(LocalExecutionTermination {
+                outcome: KillOutcome::AlreadyStopped,
+                exit_code,
+            });
         }
-        self.provider.ensure_log_projection(execution.record, &binding).await?;
+        self.provider
+            .ensure_log_projection(execution.record, &binding)
+            .await?;
         // A process that was never started has no handlers and, as the first of its pid namespace,
         // ignores every signal that can be ignored.
         let is_unstarted = *container.state.status() != ContainerState::Running;
-        let signal = if is_unstarted { DEFAULT_KILL_SIGNAL } else { ending.signal };
+        let signal = if is_unstarted {
+            DEFAULT_KILL_SIGNAL
+        } else {
+            ending.signal
+        };
         if !self.send_signal(execution, &binding, signal).await? {
             return self.already_gone(execution).await;
         }
-        self.let_signal_arrive(execution, &binding, &container, signal).await?;
-        let status = self.wait_for_end(execution, &binding, signal, timeout_ms).await?;
+        self.let_signal_arrive(execution, &binding, &container, signal)
+            .await?;
+        let status = self
+            .wait_for_end(execution, &binding, signal, timeout_ms)
+            .await?;
         let exit_code = self.settle(execution, &binding, status.as_ref()).await?;
-        Ok(LocalExecutionTermination { outcome: KillOutcome::Killed, exit_code })
+        Ok(LocalExecutionTermination {
+            outcome: KillOutcome::Killed,
+            exit_code,
+        })
     }
 
     async fn already_gone(
@@ -110,7 +138,10 @@ impl OciLocalExecutionBackend {
         execution: &Execution<'_>,
     ) -> ExecutionManagerResult<LocalExecutionTermination> {
         self.provider.cleanup(execution.record).await?;
-        Ok(LocalExecutionTermination { outcome: KillOutcome::AlreadyStopped, exit_code: None })
+        Ok(LocalExecutionTermination {
+            outcome: KillOutcome::AlreadyStopped,
+            exit_code: None,
+        })
     }
 
     /// Signals all processes. False when there is no such container any more.
@@ -121,10 +152,18 @@ impl OciLocalExecutionBackend {
         number: i32,
     ) -> ExecutionManagerResult<bool> {
         let signal = Signal::new(number).map_err(runtime_error)?;
-        let context =
-            operation_context(execution.execution_id.as_str(), execution.generation(), KILL, number)?;
-        let request =
-            KillRequest { context, target: binding.target.clone(), signal, all: true };
+        let context = operation_context(
+            execution.execution_id.as_str(),
+            execution.generation(),
+            KILL,
+            number,
+        )?;
+        let request = KillRequest {
+            context,
+            target: binding.target.clone(),
+            signal,
+            all: true,
+        };
         let error = match self.client.kill(request).await {
             Ok(_) => return Ok(true),
             Err(error) => error,
@@ -133,7 +172,13 @@ impl OciLocalExecutionBackend {
             return Ok(false);
         }
         // It may have ended by itself, or of the very signal whose answer was lost.
-        match self.client.state(StateRequest { target: binding.target.clone() }).await {
+        match self
+            .client
+            .state(StateRequest {
+                target: binding.target.clone(),
+            })
+            .await
+        {
             Ok(now) if *now.state.status() == ContainerState::Stopped => Ok(true),
             Err(gone) if gone.code == ErrorCode::NotFound => Ok(false),
             _ => Err(runtime_error(error)),
@@ -157,7 +202,10 @@ impl OciLocalExecutionBackend {
             KILL_THAW,
             &binding.target,
         )?;
-        let request = ContainerOperationRequest { context, target: binding.target.clone() };
+        let request = ContainerOperationRequest {
+            context,
+            target: binding.target.clone(),
+        };
         match self.client.resume(request).await {
             Ok(_) => Ok(()),
             // Ended meanwhile, which the wait that follows will tell.
@@ -178,7 +226,8 @@ impl OciLocalExecutionBackend {
             if let Waited::Ended(status) = self.wait_container(binding, timeout_ms).await? {
                 return Ok(status);
             }
-            self.send_signal(execution, binding, DEFAULT_KILL_SIGNAL).await?;
+            self.send_signal(execution, binding, DEFAULT_KILL_SIGNAL)
+                .await?;
         }
         loop {
             if let Waited::Ended(status) = self.wait_container(binding, None).await? {
@@ -193,7 +242,10 @@ impl OciLocalExecutionBackend {
         binding: &OciRuntimeBinding,
         timeout_ms: Option<u64>,
     ) -> ExecutionManagerResult<Waited> {
-        let request = WaitRequest { target: binding.target.clone(), timeout_ms };
+        let request = WaitRequest {
+            target: binding.target.clone(),
+            timeout_ms,
+        };
         match self.client.wait(request).await {
             Ok(status) => Ok(Waited::Ended(Some(status))),
             Err(error) => match error.code {

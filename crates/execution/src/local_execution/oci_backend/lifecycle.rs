@@ -61,7 +61,9 @@ impl OciLocalExecutionBackend {
         let container = match *container.state.status() {
             ContainerState::Created => self.start_created(&execution, &binding).await?,
             ContainerState::Running => {
-                self.provider.ensure_log_projection(record, &binding).await?;
+                self.provider
+                    .ensure_log_projection(record, &binding)
+                    .await?;
                 container
             }
             ContainerState::Creating | ContainerState::Stopped => {
@@ -91,7 +93,9 @@ impl OciLocalExecutionBackend {
             // Its create is in the runtime's journal: asking again would replay an answer about a
             // container that is gone.
             self.provider.cleanup(execution.record).await?;
-            return Err(ExecutionManagerError::NotFound(execution.execution_id.clone()));
+            return Err(ExecutionManagerError::NotFound(
+                execution.execution_id.clone(),
+            ));
         }
         self.create_container(execution).await
     }
@@ -101,7 +105,13 @@ impl OciLocalExecutionBackend {
         &self,
         execution: &Execution<'_>,
     ) -> ExecutionManagerResult<Option<ContainerRecord>> {
-        match self.client.state(StateRequest { target: execution.target() }).await {
+        match self
+            .client
+            .state(StateRequest {
+                target: execution.target(),
+            })
+            .await
+        {
             Ok(record) => Ok(Some(record)),
             Err(error) if error.code == ErrorCode::NotFound => Ok(None),
             Err(error) => Err(runtime_error(error)),
@@ -119,7 +129,12 @@ impl OciLocalExecutionBackend {
             return Ok(binding.clone());
         }
         let info = features(&self.client).await?;
-        validate_adopted(container, &execution.container_id, &execution.isolation(), &info)?;
+        validate_adopted(
+            container,
+            &execution.container_id,
+            &execution.isolation(),
+            &info,
+        )?;
         bind(&self.endpoint, &execution.container_id, container)
     }
 
@@ -196,19 +211,30 @@ impl OciLocalExecutionBackend {
         execution: &Execution<'_>,
         binding: &OciRuntimeBinding,
     ) -> ExecutionManagerResult<ContainerRecord> {
-        self.provider.ensure_log_projection(execution.record, binding).await?;
+        self.provider
+            .ensure_log_projection(execution.record, binding)
+            .await?;
         let context = start_operation_context(
             execution.creation_seed(),
             execution.generation(),
             &binding.target,
             binding.isolation,
         )?;
-        let request = StartRequest { context, target: binding.target.clone() };
+        let request = StartRequest {
+            context,
+            target: binding.target.clone(),
+        };
         let container = match self.client.start(request).await {
             Ok(container) => container,
             Err(error) => {
                 let error = runtime_error(error);
-                match self.client.state(StateRequest { target: binding.target.clone() }).await {
+                match self
+                    .client
+                    .state(StateRequest {
+                        target: binding.target.clone(),
+                    })
+                    .await
+                {
                     Ok(container) if *container.state.status() == ContainerState::Running => {
                         container
                     }
@@ -217,7 +243,10 @@ impl OciLocalExecutionBackend {
             }
         };
         binding.validate_record(&container)?;
-        require_status(&container, &[ContainerState::Running, ContainerState::Stopped])?;
+        require_status(
+            &container,
+            &[ContainerState::Running, ContainerState::Stopped],
+        )?;
         Ok(container)
     }
 
@@ -255,7 +284,13 @@ impl OciLocalExecutionBackend {
             Err(error @ ExecutionManagerError::Unavailable(_)) => error,
             settled => return settled,
         };
-        match self.client.state(StateRequest { target: binding.target.clone() }).await {
+        match self
+            .client
+            .state(StateRequest {
+                target: binding.target.clone(),
+            })
+            .await
+        {
             Ok(now) if *now.state.status() == ContainerState::Stopped => Ok((None, None)),
             _ => Err(error),
         }
@@ -281,7 +316,11 @@ impl OciLocalExecutionBackend {
             execution.isolation().class(),
         );
         let Ok(context) = context else { return false };
-        let request = DeleteRequest { context, target, mode: DeleteMode::Force };
+        let request = DeleteRequest {
+            context,
+            target,
+            mode: DeleteMode::Force,
+        };
         match self.client.delete(request).await {
             Ok(()) => true,
             Err(error) if error.code == ErrorCode::NotFound => true,

@@ -45,8 +45,8 @@ use a3sbox_core::exec::{
 use a3sbox_core::pty::PtyRequest;
 use a3sbox_core::{
     ExecOutput, ExecutionEventBatch, ExecutionEventsRequest, ExecutionManagerResult,
-    ExecutionProcess, ExecutionProcessInventory, ExecutionResourceUpdate,
-    ExecutionStats, KillOutcome, OperationId,
+    ExecutionProcess, ExecutionProcessInventory, ExecutionResourceUpdate, ExecutionStats,
+    KillOutcome, OperationId,
 };
 use a3sbox_oci::RuntimeClient;
 
@@ -68,6 +68,8 @@ use super::backend::{
 use crate::{BoxRecord, ManagedRuntimeRoute};
 
 // What a suite that is compiled as the child module `tests` reaches through `super::*`.
+#[cfg(all(test, windows))]
+use self::preparation::exact_handoff_directory_matches;
 #[cfg(test)]
 use self::{
     evidence::{exit_code, runtime_process_identity},
@@ -110,7 +112,11 @@ impl OciLocalExecutionBackend {
         provider: Arc<dyn OciBundleProvider>,
     ) -> ExecutionManagerResult<Self> {
         validate_endpoint(&endpoint)?;
-        Ok(Self { endpoint, client, provider })
+        Ok(Self {
+            endpoint,
+            client,
+            provider,
+        })
     }
 
     /// A backend on the service that listens at `endpoint`.
@@ -122,7 +128,9 @@ impl OciLocalExecutionBackend {
         provider: Arc<dyn OciBundleProvider>,
     ) -> ExecutionManagerResult<Self> {
         validate_endpoint(&endpoint)?;
-        let client = RuntimeClient::connect(&endpoint).await.map_err(runtime_error)?;
+        let client = RuntimeClient::connect(&endpoint)
+            .await
+            .map_err(runtime_error)?;
         Self::from_client(endpoint, client, provider)
     }
 }
@@ -142,7 +150,10 @@ impl LocalExecutionBackend for OciLocalExecutionBackend {
         self.start_execution(record).await
     }
 
-    async fn inspect(&self, record: &BoxRecord) -> ExecutionManagerResult<LocalExecutionObservation> {
+    async fn inspect(
+        &self,
+        record: &BoxRecord,
+    ) -> ExecutionManagerResult<LocalExecutionObservation> {
         self.inspect_execution(record).await
     }
 

@@ -29,7 +29,9 @@ impl OciLocalExecutionBackend {
         require(&self.client, &[RuntimeOperation::Processes]).await?;
         let answer = self
             .client
-            .processes(ProcessesRequest { target: target.clone() })
+            .processes(ProcessesRequest {
+                target: target.clone(),
+            })
             .await
             .map_err(|error| runtime_error_for(&execution.execution_id, error))?;
         let mut processes = Vec::with_capacity(answer.len());
@@ -47,7 +49,9 @@ impl OciLocalExecutionBackend {
             generation,
             processes,
         };
-        inventory.validate().map_err(|error| internal(error.to_string()))?;
+        inventory
+            .validate()
+            .map_err(|error| internal(error.to_string()))?;
         Ok(inventory)
     }
 
@@ -60,12 +64,16 @@ impl OciLocalExecutionBackend {
         require(&self.client, &[RuntimeOperation::Stats]).await?;
         let stats = self
             .client
-            .stats(StatsRequest { target: target.clone() })
+            .stats(StatsRequest {
+                target: target.clone(),
+            })
             .await
             .map_err(|error| runtime_error_for(&execution.execution_id, error))?;
         require_target("stats", target, &stats.target)?;
         let stats = product_stats(&execution, stats);
-        stats.validate().map_err(|error| internal(error.to_string()))?;
+        stats
+            .validate()
+            .map_err(|error| internal(error.to_string()))?;
         Ok(stats)
     }
 
@@ -89,7 +97,9 @@ impl OciLocalExecutionBackend {
             .await
             .map_err(|error| runtime_error_for(&execution.execution_id, error))?;
         if u32::try_from(batch.events.len()).map_or(true, |count| count > request.limit) {
-            return Err(internal("the runtime answered with more events than were asked for"));
+            return Err(internal(
+                "the runtime answered with more events than were asked for",
+            ));
         }
         let mut events = Vec::with_capacity(batch.events.len());
         for event in batch.events {

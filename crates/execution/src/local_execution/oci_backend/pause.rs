@@ -55,7 +55,10 @@ impl OciLocalExecutionBackend {
             label,
             (&binding.target, paused),
         )?;
-        let request = ContainerOperationRequest { context, target: binding.target.clone() };
+        let request = ContainerOperationRequest {
+            context,
+            target: binding.target.clone(),
+        };
         let answer = if paused {
             self.client.pause(request).await
         } else {

@@ -30,7 +30,12 @@ impl OciBundlePreparationContext {
         isolation: IsolationRequest,
         attachment_capabilities: AttachmentCapabilities,
     ) -> Self {
-        Self { runtime_container_id, create_context, isolation, attachment_capabilities }
+        Self {
+            runtime_container_id,
+            create_context,
+            isolation,
+            attachment_capabilities,
+        }
     }
 
     pub fn runtime_container_id(&self) -> &ContainerId {
@@ -102,7 +107,11 @@ impl OciBundlePreparationContext {
             .join(self.runtime_container_id.as_str())
             .join(self.create_context.operation_id.as_str())
             .join(RUNTIME_BUNDLE_HANDOFF_BUNDLE_DIRECTORY);
-        if is_plain && expected.as_os_str() == directory.as_os_str() { Ok(()) } else { Err(refused()) }
+        if is_plain && expected.as_os_str() == directory.as_os_str() {
+            Ok(())
+        } else {
+            Err(refused())
+        }
     }
 }
 
@@ -136,7 +145,12 @@ impl OciPreparedExecution {
         attachments: CreateAttachments,
         console_log: impl Into<PathBuf>,
     ) -> Self {
-        Self { bundle, attachments, console_log: console_log.into(), anonymous_volumes: Vec::new() }
+        Self {
+            bundle,
+            attachments,
+            console_log: console_log.into(),
+            anonymous_volumes: Vec::new(),
+        }
     }
 
     /// Declares that the runtime takes the bundle over.
@@ -169,9 +183,14 @@ impl OciPreparedExecution {
                  {RUNTIME_BUNDLE_HANDOFF_EXTENSION}={RUNTIME_BUNDLE_HANDOFF_MOVE_V1}"
             )));
         }
-        let attachments =
-            self.attachments.with_runtime_bundle_handoff(&self.bundle).map_err(runtime_error)?;
-        Ok(Self { attachments, ..self })
+        let attachments = self
+            .attachments
+            .with_runtime_bundle_handoff(&self.bundle)
+            .map_err(runtime_error)?;
+        Ok(Self {
+            attachments,
+            ..self
+        })
     }
 
     /// What must hold before anything is created from it.
@@ -180,10 +199,17 @@ impl OciPreparedExecution {
         record: &BoxRecord,
         context: &OciBundlePreparationContext,
     ) -> ExecutionManagerResult<()> {
-        self.attachments.validate(&self.bundle).map_err(runtime_error)?;
-        context.attachment_capabilities.require(&self.attachments).map_err(runtime_error)?;
+        self.attachments
+            .validate(&self.bundle)
+            .map_err(runtime_error)?;
+        context
+            .attachment_capabilities
+            .require(&self.attachments)
+            .map_err(runtime_error)?;
         if self.attachments.uses_runtime_bundle_handoff() {
-            context.validate_runtime_bundle_handoff_directory(&handoff_name(self.bundle.directory()))?;
+            context.validate_runtime_bundle_handoff_directory(&handoff_name(
+                self.bundle.directory(),
+            ))?;
         }
         if self.console_log != record.console_log {
             return Err(ExecutionManagerError::InvalidRequest(format!(

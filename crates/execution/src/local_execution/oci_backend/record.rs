@@ -35,7 +35,13 @@ impl<'a> Execution<'a> {
         if let Some(binding) = &metadata.oci_runtime {
             validate_binding(binding, endpoint, &execution_id)?;
         }
-        Ok(Self { record, metadata, execution_id, container_id, state })
+        Ok(Self {
+            record,
+            metadata,
+            execution_id,
+            container_id,
+            state,
+        })
     }
 
     pub(super) fn generation(&self) -> ExecutionGeneration {
@@ -57,8 +63,12 @@ impl<'a> Execution<'a> {
 
     /// The binding of a verb that makes no sense without a runtime.
     pub(super) fn require_binding(&self) -> ExecutionManagerResult<&'a OciRuntimeBinding> {
-        self.binding()
-            .ok_or_else(|| internal(format!("execution {} has no runtime binding", self.execution_id)))
+        self.binding().ok_or_else(|| {
+            internal(format!(
+                "execution {} has no runtime binding",
+                self.execution_id
+            ))
+        })
     }
 
     /// The bound generation, else whatever the runtime has under the execution's id.

@@ -51,7 +51,12 @@ pub(super) fn signal_number(text: &str) -> ExecutionManagerResult<i32> {
     let number = name
         .parse::<i32>()
         .ok()
-        .or_else(|| SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number))
+        .or_else(|| {
+            SIGNALS
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, number)| *number)
+        })
         .or_else(|| real_time(name));
     number
         .filter(|number| (1..=RTMAX).contains(number))
@@ -74,9 +79,14 @@ mod tests {
 
     #[test]
     fn signals_are_known_by_number_and_by_name_in_any_case() {
-        for (text, number) in
-            [("15", 15), ("TERM", 15), ("sigterm", 15), ("SIGRTMIN+3", 37), ("RTMAX-1", 63), ("RTMAX", 64)]
-        {
+        for (text, number) in [
+            ("15", 15),
+            ("TERM", 15),
+            ("sigterm", 15),
+            ("SIGRTMIN+3", 37),
+            ("RTMAX-1", 63),
+            ("RTMAX", 64),
+        ] {
             assert_eq!(signal_number(text).unwrap(), number, "{text}");
         }
         for text in ["", "0", "65", "-9", "SIGNOTHING", "RTMIN+99"] {

@@ -48,7 +48,11 @@ impl OciLocalExecutionBackend {
             UPDATE,
             &binding.target,
         )?;
-        let request = UpdateRequest { context, target: binding.target.clone(), resources };
+        let request = UpdateRequest {
+            context,
+            target: binding.target.clone(),
+            resources,
+        };
         let container = self
             .client
             .update(request)
@@ -88,7 +92,10 @@ fn memory(update: &ExecutionResourceUpdate) -> ExecutionManagerResult<Option<Lin
     if let Some(swap) = update.memory_swap {
         builder = builder.swap(swap);
     }
-    builder.build().map(Some).map_err(|error| unbuildable(&error))
+    builder
+        .build()
+        .map(Some)
+        .map_err(|error| unbuildable(&error))
 }
 
 fn cpu(
@@ -110,7 +117,10 @@ fn cpu(
     if let Some(cpus) = &update.cpuset_cpus {
         builder = builder.cpus(cpus.clone());
     }
-    builder.build().map(Some).map_err(|error| unbuildable(&error))
+    builder
+        .build()
+        .map(Some)
+        .map_err(|error| unbuildable(&error))
 }
 
 /// Quota and period travel together, so what one of them leaves open comes from the record: the value
@@ -120,7 +130,10 @@ fn bandwidth(
     update: &ExecutionResourceUpdate,
 ) -> ExecutionManagerResult<(i64, u64)> {
     let limits = &record.resource_limits;
-    let period = update.cpu_period.or(limits.cpu_period).unwrap_or(DEFAULT_CPU_PERIOD);
+    let period = update
+        .cpu_period
+        .or(limits.cpu_period)
+        .unwrap_or(DEFAULT_CPU_PERIOD);
     if let Some(quota) = update.cpu_quota.or(limits.cpu_quota) {
         return Ok((quota, period));
     }
@@ -136,8 +149,12 @@ fn bandwidth(
 }
 
 fn pids(update: &ExecutionResourceUpdate) -> ExecutionManagerResult<Option<LinuxPids>> {
-    let Some(limit) = update.pids_limit else { return Ok(None) };
-    let pids = LinuxPidsBuilder::default().limit(signed("pids_limit", limit)?).build();
+    let Some(limit) = update.pids_limit else {
+        return Ok(None);
+    };
+    let pids = LinuxPidsBuilder::default()
+        .limit(signed("pids_limit", limit)?)
+        .build();
     pids.map(Some).map_err(|error| unbuildable(&error))
 }
 

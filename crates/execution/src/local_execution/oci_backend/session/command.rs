@@ -122,7 +122,11 @@ impl SessionCommand {
             };
         }
         ProcessIo {
-            stdin: if self.has_stdin() { IoMode::Pipe } else { IoMode::Null },
+            stdin: if self.has_stdin() {
+                IoMode::Pipe
+            } else {
+                IoMode::Null
+            },
             stdout: IoMode::Capture,
             stderr: IoMode::Capture,
             terminal_size: None,
@@ -162,7 +166,10 @@ impl SessionCommand {
             .permitted(none.clone())
             .ambient(none)
             .build();
-        let user = UserBuilder::default().uid(self.user.uid).gid(self.user.gid).build();
+        let user = UserBuilder::default()
+            .uid(self.user.uid)
+            .gid(self.user.gid)
+            .build();
         capabilities
             .and_then(|capabilities| {
                 ProcessBuilder::default()
@@ -189,14 +196,19 @@ impl User {
         let (uid, gid) = text.split_once(':').unwrap_or((text, "0"));
         match (number(uid), number(gid)) {
             (Some(uid), Some(gid)) => Ok(Self { uid, gid }),
-            _ => Err(invalid(format!("user {text:?} is neither root nor numeric"))),
+            _ => Err(invalid(format!(
+                "user {text:?} is neither root nor numeric"
+            ))),
         }
     }
 }
 
 /// Digits only: the parser of the language would take a sign too.
 fn number(text: &str) -> Option<u32> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| text.parse().ok())
+        .flatten()
 }
 
 fn validate_target(cmd: &[String], rootfs: Option<&str>) -> ExecutionManagerResult<()> {
@@ -211,15 +223,23 @@ fn validate_target(cmd: &[String], rootfs: Option<&str>) -> ExecutionManagerResu
 
 pub(super) fn terminal_size(cols: u16, rows: u16) -> ExecutionManagerResult<TerminalSize> {
     if cols == 0 || rows == 0 {
-        return Err(invalid(format!("a terminal of {cols} columns and {rows} rows")));
+        return Err(invalid(format!(
+            "a terminal of {cols} columns and {rows} rows"
+        )));
     }
-    Ok(TerminalSize { width: cols, height: rows })
+    Ok(TerminalSize {
+        width: cols,
+        height: rows,
+    })
 }
 
 /// The record's environment, overridden by the request's, sorted by name.
 fn merged_environment(record: &BoxRecord, requested: &[String]) -> Vec<String> {
-    let mut merged: BTreeMap<&str, &str> =
-        record.env.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let mut merged: BTreeMap<&str, &str> = record
+        .env
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect();
     let mut odd = Vec::new();
     for entry in requested {
         match entry.split_once('=') {
@@ -229,14 +249,22 @@ fn merged_environment(record: &BoxRecord, requested: &[String]) -> Vec<String> {
             None => odd.push(entry.clone()),
         }
     }
-    let mut env: Vec<_> = merged.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let mut env: Vec<_> = merged
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
     env.append(&mut odd);
     env
 }
 
 /// The record's ulimits, `NAME=SOFT:HARD`. What cannot be read was refused or ignored at creation.
 fn rlimits(record: &BoxRecord) -> Vec<PosixRlimit> {
-    record.resource_limits.ulimits.iter().filter_map(|text| rlimit(text)).collect()
+    record
+        .resource_limits
+        .ulimits
+        .iter()
+        .filter_map(|text| rlimit(text))
+        .collect()
 }
 
 fn rlimit(text: &str) -> Option<PosixRlimit> {
@@ -258,12 +286,25 @@ mod tests {
 
     #[test]
     fn users_are_root_or_numbers() {
-        for (text, uid, gid) in
-            [(None, 0, 0), (Some("root"), 0, 0), (Some("7"), 7, 0), (Some("7:8"), 7, 8)]
-        {
+        for (text, uid, gid) in [
+            (None, 0, 0),
+            (Some("root"), 0, 0),
+            (Some("7"), 7, 0),
+            (Some("7:8"), 7, 8),
+        ] {
             assert_eq!(User::parse(text).unwrap(), User { uid, gid }, "{text:?}");
         }
-        for text in ["", ":", "7:", ":8", "nobody", "-1", "+1", "1:2:3", "4294967296"] {
+        for text in [
+            "",
+            ":",
+            "7:",
+            ":8",
+            "nobody",
+            "-1",
+            "+1",
+            "1:2:3",
+            "4294967296",
+        ] {
             assert!(User::parse(Some(text)).is_err(), "{text:?}");
         }
     }

@@ -41,7 +41,9 @@ pub(super) fn resolve(
             return normalised(&guest);
         }
     }
-    Err(invalid(format!("executable {name:?} is not in the PATH of the execution")))
+    Err(invalid(format!(
+        "executable {name:?} is not in the PATH of the execution"
+    )))
 }
 
 /// Without `.` and `..`, by name alone.
@@ -67,9 +69,12 @@ fn normalised(path: &Path) -> ExecutionManagerResult<String> {
 fn is_executable(rootfs: &Path, guest: &Path) -> bool {
     use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 
-    let Ok(root) =
-        openat(CWD, rootfs, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-    else {
+    let Ok(root) = openat(
+        CWD,
+        rootfs,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    ) else {
         return false;
     };
     let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -87,7 +92,8 @@ fn is_executable(_rootfs: &Path, _guest: &Path) -> bool {
     false
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
@@ -120,12 +126,22 @@ mod tests {
 
     #[test]
     fn a_bare_name_is_searched_in_the_last_path() {
-        let rootfs = rootfs_with(&[("usr/bin/tool", 0o755), ("opt/tool", 0o700), ("bin/data", 0o644)]);
+        let rootfs = rootfs_with(&[
+            ("usr/bin/tool", 0o755),
+            ("opt/tool", 0o700),
+            ("bin/data", 0o644),
+        ]);
         let root = rootfs.path();
         assert_eq!(resolve(root, "tool", "/", &[]).unwrap(), "/usr/bin/tool");
-        let env = ["PATH=/usr/bin".to_owned(), "PATH=/nowhere:/opt:/usr/bin".to_owned()];
+        let env = [
+            "PATH=/usr/bin".to_owned(),
+            "PATH=/nowhere:/opt:/usr/bin".to_owned(),
+        ];
         assert_eq!(resolve(root, "tool", "/", &env).unwrap(), "/opt/tool");
-        assert_eq!(resolve(root, "tool", "/opt", &["PATH=".to_owned()]).unwrap(), "/opt/tool");
+        assert_eq!(
+            resolve(root, "tool", "/opt", &["PATH=".to_owned()]).unwrap(),
+            "/opt/tool"
+        );
         assert!(resolve(root, "data", "/", &[]).is_err());
         assert!(resolve(root, "bin", "/", &["PATH=/".to_owned()]).is_err());
     }
@@ -134,9 +150,16 @@ mod tests {
     fn links_stay_inside_the_rootfs() {
         let rootfs = rootfs_with(&[("usr/bin/tool", 0o755)]);
         symlink("/usr/bin", rootfs.path().join("bin")).unwrap();
-        symlink("../../../../../../bin/sh", rootfs.path().join("usr/bin/escape")).unwrap();
+        symlink(
+            "../../../../../../bin/sh",
+            rootfs.path().join("usr/bin/escape"),
+        )
+        .unwrap();
         let env = ["PATH=/bin".to_owned()];
-        assert_eq!(resolve(rootfs.path(), "tool", "/", &env).unwrap(), "/bin/tool");
+        assert_eq!(
+            resolve(rootfs.path(), "tool", "/", &env).unwrap(),
+            "/bin/tool"
+        );
         assert!(resolve(rootfs.path(), "escape", "/", &env).is_err());
     }
 }

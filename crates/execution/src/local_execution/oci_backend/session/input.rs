@@ -81,14 +81,19 @@ impl OciProcessInput {
     async fn write(&self, data: &[u8]) -> Result<(), Fault> {
         let data = data.to_vec();
         self.mutate(STDIN, |context, process| {
-            self.client.write_stdin(WriteStdinRequest { context, process, data })
+            self.client.write_stdin(WriteStdinRequest {
+                context,
+                process,
+                data,
+            })
         })
         .await
     }
 
     async fn close(&self) -> Result<(), Fault> {
         self.mutate(CLOSE, |context, process| {
-            self.client.close_stdin(CloseStdinRequest { context, process })
+            self.client
+                .close_stdin(CloseStdinRequest { context, process })
         })
         .await?;
         self.stdin_open.store(false, Ordering::Release);
@@ -98,7 +103,11 @@ impl OciProcessInput {
     async fn signal(&self, number: i32) -> Result<(), Fault> {
         let signal = Signal::new(number).map_err(Fault::Runtime)?;
         self.mutate(SIGNAL, |context, process| {
-            self.client.signal_process(SignalProcessRequest { context, process, signal })
+            self.client.signal_process(SignalProcessRequest {
+                context,
+                process,
+                signal,
+            })
         })
         .await
     }
@@ -124,7 +133,9 @@ impl OciProcessInput {
             (&self.process, number),
         )
         .map_err(Fault::Ours)?;
-        send(context, self.process.clone()).await.map_err(Fault::Runtime)?;
+        send(context, self.process.clone())
+            .await
+            .map_err(Fault::Runtime)?;
         self.mutations.store(number + 1, Ordering::Release);
         Ok(())
     }
@@ -166,7 +177,11 @@ impl ExecutionProcessInput for OciProcessInput {
         }
         let size = terminal_size(cols, rows)?;
         self.mutate(RESIZE, |context, process| {
-            self.client.resize(ResizeRequest { context, process, size })
+            self.client.resize(ResizeRequest {
+                context,
+                process,
+                size,
+            })
         })
         .await?;
         Ok(())
@@ -191,5 +206,8 @@ impl From<Fault> for ExecutionManagerError {
 
 /// The process has ended, or nobody reads its input any more.
 fn is_gone(error: &Error) -> bool {
-    matches!(error.code, ErrorCode::FailedPrecondition | ErrorCode::NotFound)
+    matches!(
+        error.code,
+        ErrorCode::FailedPrecondition | ErrorCode::NotFound
+    )
 }

@@ -54,7 +54,12 @@ impl OciLocalExecutionBackend {
             process_id: request.process_id.clone(),
         };
         let watchdog = command.timeout.map(|timeout| {
-            Watchdog::arm(self.client.clone(), request.clone(), execution.generation(), timeout)
+            Watchdog::arm(
+                self.client.clone(),
+                request.clone(),
+                execution.generation(),
+                timeout,
+            )
         });
         if let Err(error) = self.dispatch(request, &target, command.is_terminal()).await {
             if let (Some(watchdog), Dispatch::Refused(_)) = (&watchdog, &error) {
@@ -69,7 +74,13 @@ impl OciLocalExecutionBackend {
             command.has_stdin(),
             command.is_terminal(),
         ));
-        Ok(OciProcess::new(self.client.clone(), target, command.is_terminal(), input, watchdog))
+        Ok(OciProcess::new(
+            self.client.clone(),
+            target,
+            command.is_terminal(),
+            input,
+            watchdog,
+        ))
     }
 
     /// Sends the exec from a task of its own: a caller that hangs up does not recall it.
@@ -83,11 +94,13 @@ impl OciLocalExecutionBackend {
         let sent = tokio::spawn(async move { client.exec(request).await }).await;
         match sent {
             Ok(Ok(process)) => validate_process(&process, target, terminal).map_err(Dispatch::Open),
-            Ok(Err(error)) if is_refusal(error.code) => Err(Dispatch::Refused(runtime_error(error))),
-            Ok(Err(error)) => Err(Dispatch::Open(runtime_error(error))),
-            Err(error) => {
-                Err(Dispatch::Open(internal(format!("the exec was not dispatched: {error}"))))
+            Ok(Err(error)) if is_refusal(error.code) => {
+                Err(Dispatch::Refused(runtime_error(error)))
             }
+            Ok(Err(error)) => Err(Dispatch::Open(runtime_error(error))),
+            Err(error) => Err(Dispatch::Open(internal(format!(
+                "the exec was not dispatched: {error}"
+            )))),
         }
     }
 }
@@ -145,7 +158,10 @@ fn exec_request(
         cwd: process.cwd(),
         no_new_privileges: process.no_new_privileges(),
         io: &io,
-        stdin_digest: command.stdin.as_deref().map(|data| lower_hex(&Sha256::digest(data))),
+        stdin_digest: command
+            .stdin
+            .as_deref()
+            .map(|data| lower_hex(&Sha256::digest(data))),
         keeps_stdin: command.keeps_stdin,
         timeout_ns: command.timeout.map(|timeout| timeout.as_nanos()),
     };

@@ -88,14 +88,20 @@ impl OciLocalExecutionBackend {
         record: &BoxRecord,
         request: PtyRequest,
     ) -> ExecutionManagerResult<ExecutionProcess> {
-        let process = self.launch(record, SessionCommand::terminal(request)?).await?;
+        let process = self
+            .launch(record, SessionCommand::terminal(request)?)
+            .await?;
         Ok(Box::new(process))
     }
 }
 
 async fn collect(process: &mut OciProcess) -> ExecutionManagerResult<ExecOutput> {
-    let mut output =
-        ExecOutput { stdout: Vec::new(), stderr: Vec::new(), exit_code: 0, truncated: false };
+    let mut output = ExecOutput {
+        stdout: Vec::new(),
+        stderr: Vec::new(),
+        exit_code: 0,
+        truncated: false,
+    };
     while let Some(event) = process.next_event().await? {
         match event {
             // The notice is the runtime's own word about the command: it is never cut off.

@@ -97,7 +97,11 @@ impl ProcessOutput {
             // Once the process has ended, streams that are still open are polled.
             wait_timeout_ms: Some(if self.exit.is_some() { 0 } else { READ_WAIT_MS }),
         };
-        let chunks = self.client.read_output(request).await.map_err(runtime_error)?;
+        let chunks = self
+            .client
+            .read_output(request)
+            .await
+            .map_err(runtime_error)?;
         let took = !chunks.is_empty();
         for chunk in chunks {
             self.take(chunk)?;
@@ -135,13 +139,19 @@ impl ProcessOutput {
         if chunk.eof {
             *ended = true;
         } else {
-            self.unread.push_back(ExecChunk { stream, data: chunk.data });
+            self.unread.push_back(ExecChunk {
+                stream,
+                data: chunk.data,
+            });
         }
         Ok(())
     }
 
     async fn poll_exit(&self) -> ExecutionManagerResult<Option<ExitStatus>> {
-        let request = WaitProcessRequest { process: self.process.clone(), timeout_ms: Some(0) };
+        let request = WaitProcessRequest {
+            process: self.process.clone(),
+            timeout_ms: Some(0),
+        };
         match self.client.wait_process(request).await {
             Ok(status) => Ok(Some(status)),
             Err(error) if error.code == ErrorCode::DeadlineExceeded => Ok(None),

@@ -66,13 +66,26 @@ impl OciProcess {
             watchdog.ended(status)
         });
         if timed_out {
-            let exit = ExecExit { exit_code: TIMEOUT_EXIT_CODE, oom_killed: false };
+            let exit = ExecExit {
+                exit_code: TIMEOUT_EXIT_CODE,
+                oom_killed: false,
+            };
             self.phase = Phase::TimedOut(exit);
-            let stream = if self.terminal { StreamType::Stdout } else { StreamType::Stderr };
-            return Ok(ExecEvent::Chunk(ExecChunk { stream, data: TIMEOUT_NOTICE.to_vec() }));
+            let stream = if self.terminal {
+                StreamType::Stdout
+            } else {
+                StreamType::Stderr
+            };
+            return Ok(ExecEvent::Chunk(ExecChunk {
+                stream,
+                data: TIMEOUT_NOTICE.to_vec(),
+            }));
         }
         self.phase = Phase::Done;
-        let exit = ExecExit { exit_code: exit_code(status)?, oom_killed: status.oom_killed };
+        let exit = ExecExit {
+            exit_code: exit_code(status)?,
+            oom_killed: status.oom_killed,
+        };
         Ok(ExecEvent::Exit(exit))
     }
 }

@@ -38,10 +38,22 @@ impl Watchdog {
     ) -> Self {
         let now = Instant::now();
         // A timeout that is longer than the clock can count never passes.
-        let deadline = now.checked_add(timeout).unwrap_or(now + Duration::from_secs(u64::from(u32::MAX)));
+        let deadline = now
+            .checked_add(timeout)
+            .unwrap_or(now + Duration::from_secs(u64::from(u32::MAX)));
         let fired = Arc::new(AtomicBool::new(false));
-        let task = tokio::spawn(enforce(client, request, generation, deadline, Arc::clone(&fired)));
-        Self { deadline, fired, task: task.abort_handle() }
+        let task = tokio::spawn(enforce(
+            client,
+            request,
+            generation,
+            deadline,
+            Arc::clone(&fired),
+        ));
+        Self {
+            deadline,
+            fired,
+            task: task.abort_handle(),
+        }
     }
 
     pub(super) fn disarm(&self) {
@@ -85,13 +97,22 @@ async fn enforce(
     }
     let (Ok(signal), Ok(context)) = (
         Signal::new(KILL_SIGNAL),
-        operation_context(process.process_id.as_str(), generation, EXEC_TIMEOUT, &process),
+        operation_context(
+            process.process_id.as_str(),
+            generation,
+            EXEC_TIMEOUT,
+            &process,
+        ),
     ) else {
         return;
     };
     // Before the effect: the end must not be seen without its reason.
     fired.store(true, Ordering::Release);
-    let sent = client.signal_process(SignalProcessRequest { context, process: process.clone(), signal });
+    let sent = client.signal_process(SignalProcessRequest {
+        context,
+        process: process.clone(),
+        signal,
+    });
     if let Err(error) = sent.await {
         tracing::warn!(process_id = %process.process_id, %error, "cannot kill a process at its timeout");
     }
@@ -100,7 +121,10 @@ async fn enforce(
 /// False when the process has ended, or is not known even after the grace.
 async fn is_running(client: &RuntimeClient, process: &ProcessTarget, give_up: Instant) -> bool {
     loop {
-        let request = WaitProcessRequest { process: process.clone(), timeout_ms: Some(0) };
+        let request = WaitProcessRequest {
+            process: process.clone(),
+            timeout_ms: Some(0),
+        };
         match client.wait_process(request).await {
             Ok(_) => return false,
             Err(error) => match error.code {
