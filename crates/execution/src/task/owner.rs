@@ -8,6 +8,7 @@
 mod exec;
 mod init;
 mod settle;
+mod settle_exec;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};

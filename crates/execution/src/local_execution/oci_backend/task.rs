@@ -4,38 +4,28 @@
 //! service stay apart up to the caller; texts are the service's own but for the few that containerd's
 //! clients know by heart.
 
-use a3sbox_oci::oci_spec::runtime::{ContainerState, LinuxNamespaceType, LinuxResources, Spec};
+mod convert;
+mod create;
+
+use a3sbox_oci::oci_spec::runtime::{ContainerState, LinuxResources};
 use a3sbox_oci::{
-    CheckpointRequest, CloseStdinRequest, ContainerOperationRequest, ContainerRecord,
-    ContainerStats, ContainerTarget, CreateRequest, DeleteMode, DeleteProcessRequest,
-    DeleteRequest, ErrorCode, EventsRequest, ExecRequest, ExitStatus, IoMode, KillRequest,
-    OperationContext, PidsRequest, ProcessId, ProcessIo, ProcessTarget, ResizeRequest,
-    RuntimeEventKind, Signal, SignalProcessRequest, StartRequest, StateRequest, StatsRequest,
-    TerminalSize, UpdateRequest, WaitProcessRequest, WaitRequest,
+    CheckpointRequest, CloseStdinRequest, ContainerOperationRequest, ContainerStats,
+    ContainerTarget, DeleteMode, DeleteProcessRequest, DeleteRequest, ErrorCode, EventsRequest,
+    ExecRequest, KillRequest, OperationContext, PidsRequest, ProcessId, ProcessTarget,
+    ResizeRequest, RuntimeEventKind, Signal, SignalProcessRequest, StartRequest, StateRequest,
+    StatsRequest, TerminalSize, UpdateRequest, WaitProcessRequest, WaitRequest,
 };
 use async_trait::async_trait;
 
-use super::capabilities::{features, require_launch};
-use super::evidence::{bind, require_status, validate_binding, validate_created, validate_running};
-use super::host::HostResources;
+use self::convert::{end_of, init_of, io_of};
+use super::evidence::{require_status, validate_binding, validate_running};
 use super::record::Execution;
-use super::{
-    OciBundlePreparationContext, OciLocalExecutionBackend, OciPreparedExecution, OciRuntimeBinding,
-};
+use super::{OciLocalExecutionBackend, OciRuntimeBinding};
 use crate::BoxRecord;
-use crate::process::pid_start_time;
 use crate::task::{
     TaskBackend, TaskCheckpoint, TaskEnd, TaskError, TaskExec, TaskInit, TaskObservation,
-    TaskProcess, TaskProvisioned, TaskResult, TaskRuntimeEvents, instant,
+    TaskProcess, TaskProvisioned, TaskResult, TaskRuntimeEvents,
 };
-
-/// A terminal for which nobody gave a size.
-const DEFAULT_TERMINAL: TerminalSize = TerminalSize {
-    width: 80,
-    height: 24,
-};
-/// Added to a signal's number for an exit status.
-const SIGNAL_EXIT_BASE: u32 = 128;
 
 #[async_trait]
 impl TaskBackend for OciLocalExecutionBackend {
@@ -44,23 +34,7 @@ impl TaskBackend for OciLocalExecutionBackend {
         record: &BoxRecord,
         context: &OperationContext,
     ) -> TaskResult<TaskProvisioned> {
-        let execution = Execution::new(record, &self.endpoint)?;
-        let isolation = execution.isolation();
-        let info = features(&self.client).await?;
-        require_launch(&info, &isolation)?;
-        let preparation = OciBundlePreparationContext::new(
-            execution.container_id.clone(),
-            context.clone(),
-            isolation.clone(),
-            info.attachments.clone(),
-        );
-        self.provider.preflight(record, &preparation)?;
-        let host = HostResources::prepare(&execution).await?;
-        let created = self.create_prepared(&execution, &preparation, &info).await;
-        if created.is_err() {
-            self.take_back_task(record, host).await;
-        }
-        created
+        self.create_task(record, context).await
     }
 
     async fn start(&self, record: &BoxRecord, context: &OperationContext) -> TaskResult<TaskInit> {
@@ -426,94 +400,6 @@ impl TaskBackend for OciLocalExecutionBackend {
 }
 
 impl OciLocalExecutionBackend {
-    async fn create_prepared(
-        &self,
-        execution: &Execution<'_>,
-        preparation: &OciBundlePreparationContext,
-        info: &a3sbox_oci::RuntimeInfo,
-    ) -> TaskResult<TaskProvisioned> {
-        let prepared = self.provider.prepare(execution.record, preparation).await?;
-        prepared.validate_for(execution.record, preparation)?;
-        let request = CreateRequest {
-            context: preparation.create_context().clone(),
-            id: execution.container_id.clone(),
-            bundle: prepared.bundle.clone(),
-            isolation: preparation.isolation().clone(),
-            attachments: prepared.attachments.clone(),
-        };
-        let created = match self.client.create(request).await {
-            Ok(container) => self.prove(execution, preparation, info, &prepared, &container),
-            Err(error) => Err(error.into()),
-        };
-        if created.is_err() {
-            self.force_delete(execution).await;
-        }
-        created
-    }
-
-    fn prove(
-        &self,
-        execution: &Execution<'_>,
-        preparation: &OciBundlePreparationContext,
-        info: &a3sbox_oci::RuntimeInfo,
-        prepared: &OciPreparedExecution,
-        container: &ContainerRecord,
-    ) -> TaskResult<TaskProvisioned> {
-        let id = &execution.container_id;
-        validate_created(container, id, preparation.isolation(), prepared, info)?;
-        let is_restored = execution
-            .metadata
-            .task
-            .as_ref()
-            .is_some_and(|task| task.engine.restore_from.is_some());
-        // A restored process goes on where it was: nothing holds it back until the start.
-        let expected: &[ContainerState] = if is_restored {
-            &[
-                ContainerState::Created,
-                ContainerState::Running,
-                ContainerState::Stopped,
-            ]
-        } else {
-            &[ContainerState::Created, ContainerState::Stopped]
-        };
-        require_status(container, expected)?;
-        Ok(TaskProvisioned {
-            binding: bind(&self.endpoint, id, container)?,
-            process: init_of(container),
-            kill_leftovers: !has_own_pid_namespace(prepared.bundle.spec()),
-        })
-    }
-
-    /// A create that failed or cannot be proved leaves no container, whatever its answer was.
-    async fn force_delete(&self, execution: &Execution<'_>) {
-        let text = format!("a3sbox-task-delete-{}", uuid::Uuid::new_v4().simple());
-        let Ok(operation_id) = a3sbox_oci::OperationId::new(text) else {
-            return;
-        };
-        let request = DeleteRequest {
-            context: OperationContext::new(operation_id),
-            target: ContainerTarget::current(execution.container_id.clone()),
-            mode: DeleteMode::Force,
-        };
-        match self.client.delete(request).await {
-            Ok(()) => {}
-            Err(error) if error.code == ErrorCode::NotFound => {}
-            Err(error) => tracing::warn!(
-                container_id = %execution.container_id, %error,
-                "a container whose create failed cannot be deleted"
-            ),
-        }
-    }
-
-    async fn take_back_task(&self, record: &BoxRecord, host: HostResources) {
-        if let Err(error) = self.provider.cleanup(record).await {
-            tracing::warn!(execution_id = %record.id, %error, "a preparation stays");
-        }
-        if let Err(error) = host.roll_back().await {
-            tracing::warn!(execution_id = %record.id, %error, "a host preparation stays");
-        }
-    }
-
     /// The binding that the task keeps until its delete, also when the execution has ended.
     fn task_binding<'a>(&self, record: &'a BoxRecord) -> TaskResult<&'a OciRuntimeBinding> {
         let managed = record.metadata()?;
@@ -542,76 +428,4 @@ impl OciLocalExecutionBackend {
             Err(error) => Err(error),
         }
     }
-}
-
-fn init_of(container: &ContainerRecord) -> TaskInit {
-    let pid = container
-        .state
-        .pid()
-        .and_then(|pid| u32::try_from(pid).ok())
-        .filter(|pid| *pid > 0);
-    TaskInit {
-        pid,
-        pid_start_time: pid.and_then(pid_start_time),
-    }
-}
-
-fn end_of(status: &ExitStatus) -> TaskResult<TaskEnd> {
-    let code = match (status.exit_code, status.signal) {
-        (Some(code), None) => u32::try_from(code).ok(),
-        (None, Some(signal)) => u32::try_from(signal)
-            .ok()
-            .and_then(|signal| signal.checked_add(SIGNAL_EXIT_BASE)),
-        _ => None,
-    };
-    let status_code = code.ok_or_else(|| {
-        TaskError::Internal(format!(
-            "the runtime reported an impossible exit status {status:?}"
-        ))
-    })?;
-    Ok(TaskEnd::Seen {
-        status: status_code,
-        oom_killed: status.oom_killed,
-        exited_at: instant(status.exited_at_unix_ns),
-    })
-}
-
-/// Streams with URIs are opened by the runtime; the modes say only whether there is a terminal.
-fn io_of(
-    process: &a3sbox_oci::Process,
-    is_terminal: bool,
-    size: Option<TerminalSize>,
-) -> ProcessIo {
-    let mode = if is_terminal {
-        IoMode::Terminal
-    } else {
-        IoMode::Null
-    };
-    let console = process.console_size().and_then(|size| {
-        let width = u16::try_from(size.width())
-            .ok()
-            .filter(|width| *width > 0)?;
-        let height = u16::try_from(size.height())
-            .ok()
-            .filter(|height| *height > 0)?;
-        Some(TerminalSize { width, height })
-    });
-    ProcessIo {
-        stdin: mode,
-        stdout: mode,
-        stderr: mode,
-        terminal_size: is_terminal.then(|| size.or(console).unwrap_or(DEFAULT_TERMINAL)),
-    }
-}
-
-/// Without one, the container's processes outlive its init process.
-fn has_own_pid_namespace(spec: &Spec) -> bool {
-    spec.linux()
-        .as_ref()
-        .and_then(|linux| linux.namespaces().as_ref())
-        .is_some_and(|namespaces| {
-            namespaces.iter().any(|namespace| {
-                namespace.typ() == LinuxNamespaceType::Pid && namespace.path().is_none()
-            })
-        })
 }

@@ -5,12 +5,9 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::Owner;
-use super::exec::no_such_process;
 use crate::task::backend::{TaskEnd, TaskInit, TaskRuntimeEvents};
 use crate::task::ledger::Operation;
-use crate::task::machine::{
-    Effect, ExecEvent, ExecState, InitEvent, InitState, Verdict, next_exec, next_init,
-};
+use crate::task::machine::{Effect, InitEvent, InitState, Verdict, next_init};
 use crate::task::request::{Reply, Report, answer};
 use crate::task::types::{TaskDeleted, TaskEventKind, TaskExit};
 use crate::task::watcher::SIGKILLED;
@@ -145,43 +142,6 @@ impl Owner {
         self.check_drain();
     }
 
-    fn on_exec_started(
-        &mut self,
-        operation: &Operation,
-        exec_id: &str,
-        reply: Reply<u32>,
-        result: TaskResult<u32>,
-    ) {
-        let event = settled(&result, ExecEvent::StartDone, ExecEvent::StartFailed);
-        self.conclude(operation, result.as_ref().err());
-        let Some(slot) = self.task.execs.get_mut(exec_id) else {
-            return answer(reply, Err(no_such_process(exec_id)));
-        };
-        let Verdict::Go(next, _) = next_exec(slot.state, event) else {
-            return answer(reply, Err(no_such_process(exec_id)));
-        };
-        slot.state = next;
-        slot.pid = result.as_ref().ok().copied();
-        let process_id = slot.process_id.clone();
-        let committed = self.commit(None);
-        self.show_exec(exec_id, result.is_err());
-        if let (Ok(pid), Some(process_id)) = (&result, process_id) {
-            self.emit(TaskEventKind::ExecStarted {
-                exec_id: exec_id.to_owned(),
-                pid: *pid,
-            });
-            self.watch_exit(Some(exec_id.to_owned()), process_id.clone());
-            if self.execs.get(exec_id).is_some_and(|exec| exec.close_stdin)
-                && let Ok(operation) =
-                    self.intend(crate::task::ledger::Verb::CloseStdin, Some(exec_id))
-            {
-                self.spawn_close_stdin(operation, process_id, None);
-            }
-        }
-        answer(reply, result.and_then(|pid| committed.map(|()| pid)));
-        self.check_drain();
-    }
-
     fn on_frozen(
         &mut self,
         operation: &Operation,
@@ -253,35 +213,8 @@ impl Owner {
         self.check_drain();
     }
 
-    fn on_exec_exited(&mut self, exec_id: &str, end: TaskEnd) {
-        self.note_oom(&end);
-        let Some(slot) = self.task.execs.get_mut(exec_id) else {
-            return;
-        };
-        let Verdict::Go(next, _) = next_exec(slot.state, ExecEvent::Exited) else {
-            return;
-        };
-        let exit = exit_of(end);
-        let pid = slot.pid.unwrap_or(0);
-        slot.state = next;
-        slot.exit = Some(exit.clone());
-        // An exit that cannot be written is told all the same: nobody may hang on a full disk.
-        let _ = self.commit(None);
-        self.show_exec(exec_id, false);
-        self.emit(TaskEventKind::Exited {
-            exec_id: Some(exec_id.to_owned()),
-            pid,
-            exit,
-        });
-        self.check_drain();
-    }
-
-    fn has_live_exec(&self) -> bool {
-        self.task.execs.values().any(|slot| slot.state.is_live())
-    }
-
     /// Tells the exit of the init process once no exec is left to tell before it.
-    fn check_drain(&mut self) {
+    pub(super) fn check_drain(&mut self) {
         if self.task.init.state != InitState::Draining {
             return;
         }
@@ -366,46 +299,6 @@ impl Owner {
         self.answer_deletes(&Ok(TaskDeleted { pid, exit: seen }));
     }
 
-    pub(super) fn on_exec_deleted(
-        &mut self,
-        operation: &Operation,
-        exec_id: &str,
-        result: TaskResult<()>,
-    ) {
-        let event = settled(&result, ExecEvent::DeleteDone, ExecEvent::DeleteFailed);
-        let Some(slot) = self.task.execs.get_mut(exec_id) else {
-            return;
-        };
-        let Verdict::Go(next, _) = next_exec(slot.state, event) else {
-            return;
-        };
-        slot.state = next;
-        let deleted = TaskDeleted {
-            pid: slot.pid.unwrap_or(0),
-            exit: slot.exit.clone(),
-        };
-        let mut result = result.map(|()| deleted);
-        if matches!(next, ExecState::Gone) {
-            self.task.execs.remove(exec_id);
-        }
-        // The outcome may compact the journal, so the record forgets the exec first.
-        if let Err(error) = self.commit(None) {
-            result = result.and(Err(error));
-        }
-        self.conclude(operation, result.as_ref().err());
-        let waiting = if matches!(next, ExecState::Gone) {
-            self.directory.remove(exec_id);
-            self.execs.remove(exec_id).map(|exec| exec.deleting)
-        } else {
-            self.execs
-                .get_mut(exec_id)
-                .map(|exec| std::mem::take(&mut exec.deleting))
-        };
-        for reply in waiting.unwrap_or_default() {
-            answer(reply, result.clone());
-        }
-    }
-
     fn on_runtime_events(&mut self, events: &TaskRuntimeEvents) {
         let mut new = 0;
         for sequence in &events.out_of_memory {
@@ -418,7 +311,7 @@ impl Owner {
     }
 
     /// An exit that says so itself is told as out of memory, when no event said it.
-    fn note_oom(&mut self, end: &TaskEnd) {
+    pub(super) fn note_oom(&mut self, end: &TaskEnd) {
         if matches!(
             end,
             TaskEnd::Seen {
@@ -444,7 +337,7 @@ impl Owner {
 }
 
 /// The machine's event for how an effect ended.
-fn settled<T, E>(result: &TaskResult<T>, done: E, failed: E) -> E {
+pub(super) fn settled<T, E>(result: &TaskResult<T>, done: E, failed: E) -> E {
     if result.is_ok() { done } else { failed }
 }
 
