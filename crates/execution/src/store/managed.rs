@@ -241,12 +241,17 @@ impl ManagedExecutionStore {
         if record.id != execution_id.as_str() {
             return Ok(false);
         }
-        // The record goes first: a crash behind it leaves a folder that means nothing.
-        remove(&path.join(RECORD_FILE))?;
-        if let (Layout::Executions(index), Some(metadata)) =
-            (self.layout.as_ref(), &record.managed_execution)
-        {
-            index.release(&metadata.operation_id, execution_id)?;
+        // The record goes first: a crash behind it leaves a folder that means nothing. Where an index names
+        // the record, its removal is durable before the entry goes; a container's record that comes back
+        // with the power is found by its own name and removed again, so one sync of the parent is enough.
+        match (self.layout.as_ref(), &record.managed_execution) {
+            (Layout::Executions(index), Some(metadata)) => {
+                remove(&path.join(RECORD_FILE))?;
+                index.release(&metadata.operation_id, execution_id)?;
+            }
+            (Layout::Executions(_), None) | (Layout::Containers(_), _) => {
+                remove_undurably(&path.join(RECORD_FILE))?;
+            }
         }
         folder::remove_all(&path)?;
         self.swept_folders().remove(&path);
@@ -463,6 +468,16 @@ fn conflict(execution_id: &ExecutionId, message: String) -> StoreError {
         execution_id: execution_id.clone(),
         message,
     }
+}
+
+fn remove_undurably(path: &Path) -> StoreResult<()> {
+    std::fs::remove_file(path).map_err(|source| {
+        StoreError::Durable(DurableError::Io {
+            step: a3sbox_durable::Step::Remove,
+            path: path.to_path_buf(),
+            source,
+        })
+    })
 }
 
 fn unlistable(path: &Path, source: std::io::Error) -> StoreError {
