@@ -3,7 +3,7 @@
 //! - [`record`]: replaces a file as a whole. After it returned, the new contents survive a crash; when it
 //!   failed or was interrupted, the old contents are untouched.
 //! - [`journal`]: an append-only file of checksummed lines. A line that a crash tore is cut off on open.
-//! - [`sweep`]: removes what interrupted replacements left behind.
+//! - [`mod@sweep`]: removes what interrupted replacements left behind.
 //! - [`lock`]: advisory locks on files, for transactions and for ownership.
 //!
 //! Nothing here retries or hides an error: every step that can fail is named in [`DurableError`] together

@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::error::{DurableError, DurableResult, Step};
 use crate::folder;
 
-/// Start of the name of every temporary; [`crate::sweep`] knows leftovers by it.
+/// Start of the name of every temporary; [`crate::sweep()`] knows leftovers by it.
 pub const TEMPORARY_PREFIX: &str = ".a3sbox-tmp-";
 /// Records may hold environment variables: for their owner alone.
 const FILE_MODE: u32 = 0o600;

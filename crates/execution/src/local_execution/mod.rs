@@ -3,7 +3,7 @@
 //! Every mutating verb checks the caller's generation, claims a transitional state durably, lets the
 //! backend act outside any lock, and completes the claim durably before it answers. An effect that began
 //! is finished by a task of its own when the caller hangs up. What a crash or an error leaves between claim
-//! and completion is settled by looking at the backend ([`settle`]), from `reconcile`, `inspect` and the
+//! and completion is settled by looking at the backend (file `settle.rs`), from `reconcile`, `inspect` and the
 //! verb itself.
 
 pub mod backend;

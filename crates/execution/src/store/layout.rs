@@ -4,7 +4,7 @@
 //! executions:  <state path>/<execution id>/{record.json,journal.log,.lock}      <state path>/.operations/<digest>
 //! containers:  <namespace root>/<container id>/{record.json,journal.log,.lock,owner.lock}
 //! ```
-//! Ids that are no harmless file names are encoded (see [`super::name`]). In the second layout the folder
+//! Ids that are no harmless file names are encoded (file `name.rs`). In the second layout the folder
 //! is found by the container id; execution and operation ids are known for the containers that this
 //! process reserved or loaded, which are the ones that it owns.
 
