@@ -3,10 +3,10 @@
 //! One record, one exact runtime generation, every effect once. Three rules carry that:
 //!
 //! - **Names are derived.** What the runtime is asked for is named by the record and the intent
-//!   ([`identity`]), so a repeat from anywhere is the same operation.
+//!   (`identity`), so a repeat from anywhere is the same operation.
 //! - **Nothing is resent blindly.** After a lost answer the runtime is asked what it has; the exceptions
-//!   are in [`files`].
-//! - **Answers are evidence.** They are checked against what was asked for ([`evidence`]) before a
+//!   are in `files`.
+//! - **Answers are evidence.** They are checked against what was asked for (`evidence`) before a
 //!   record follows them.
 //!
 //! The backend keeps no state of its own: everything durable is in the record it is given, and two
