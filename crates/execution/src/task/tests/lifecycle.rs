@@ -431,3 +431,40 @@ async fn many_execs_leave_record_and_journal_flat_and_no_secret() {
     assert!(!record.contains("probe") && !record.contains("hunter2"));
     soon(world.manager.pids(&key)).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_state_root_that_cannot_be_written_refuses_the_create_before_any_effect() {
+    let world = World::new();
+    std::fs::write(world.folder.path().join("ns"), b"not a folder").unwrap();
+    soon(world.manager.provision(request(&key("c1"))))
+        .await
+        .unwrap_err();
+    assert_eq!(world.runtime.containers(), 0);
+    assert!(world.runtime.log().is_empty());
+    assert_eq!(world.provider.prepared(), 0);
+    assert_eq!(world.manager.live(), 0);
+    std::fs::remove_file(world.folder.path().join("ns")).unwrap();
+    world.created("c1").await;
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_written_refuses_the_start_and_hides_no_exit() {
+    let world = World::new();
+    let key = world.created("c1").await;
+    let folder = world.store().container_folder(&key);
+    let aside = world.folder.path().join("aside");
+    // Renaming is what makes every write below fail, whoever runs this.
+    #[expect(clippy::disallowed_methods, reason = "it breaks state on purpose")]
+    std::fs::rename(&folder, &aside).unwrap();
+    soon(world.manager.release(&key)).await.unwrap_err();
+    assert!(!world.runtime.log().contains(&"start".to_owned()));
+    let state = soon(world.manager.state(&key, None)).await.unwrap();
+    assert_eq!(state.status, TaskStatus::Created);
+    world.runtime.end_init(exited(4));
+    let exit = soon(world.manager.wait(&key, None)).await.unwrap();
+    assert_eq!(exit.status, Some(4));
+    #[expect(clippy::disallowed_methods, reason = "it mends what it broke")]
+    std::fs::rename(&aside, &folder).unwrap();
+    soon(world.manager.delete(&key, None)).await.unwrap();
+    world.assert_nothing_left();
+}

@@ -406,3 +406,25 @@ async fn the_created_event_carries_what_containerd_gave() {
     assert_eq!((bundle.to_str(), rootfs.len()), (Some("/run/bundle"), 1));
     assert!(pid > 0);
 }
+
+#[tokio::test]
+async fn a_pause_during_the_start_waits_for_it() {
+    let mut world = World::new();
+    let key = world.created("c1").await;
+    world.runtime.hold("start");
+    let (manager, of) = (world.manager.clone(), key.clone());
+    let start = tokio::spawn(async move { manager.release(&of).await });
+    soon(world.runtime.entered("start", 1)).await;
+    let (manager, of) = (world.manager.clone(), key.clone());
+    let pause = tokio::spawn(async move { manager.pause(&of).await });
+    // Behind the pause in the queue, and not behind it in time.
+    world.runtime.trap(1);
+    soon(world.manager.signal(&key, None, 1, false))
+        .await
+        .unwrap();
+    assert!(!world.runtime.log().contains(&"pause".to_owned()));
+    world.runtime.let_go("start");
+    soon(start).await.unwrap().unwrap();
+    soon(pause).await.unwrap().unwrap();
+    assert_eq!(world.next_events(3).await, ["created", "started", "paused"]);
+}
