@@ -159,3 +159,80 @@ impl ProcessOutput {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use a3sbox_oci::{ContainerId, ContainerTarget, ProcessId};
+    use a3sbox_testkit::{GENERATION, RecordingRuntime, RuntimeReport};
+
+    use super::*;
+
+    fn output(terminal: bool) -> ProcessOutput {
+        let client = RuntimeClient::from_arc(RecordingRuntime::new(RuntimeReport::default()));
+        let container = ContainerTarget::exact(ContainerId::new("read").unwrap(), GENERATION);
+        let process_id = ProcessId::new("process").unwrap();
+        ProcessOutput::new(
+            client,
+            ProcessTarget {
+                container,
+                process_id,
+            },
+            terminal,
+        )
+    }
+
+    fn chunk(sequence: u64, stream: OutputStream, data: &str) -> OutputChunk {
+        OutputChunk {
+            sequence,
+            stream,
+            data: data.into(),
+            eof: data.is_empty(),
+        }
+    }
+
+    #[test]
+    fn one_cursor_runs_over_both_streams_and_their_ends() {
+        let mut output = output(false);
+        output.take(chunk(3, OutputStream::Stdout, "abc")).unwrap();
+        output.take(chunk(5, OutputStream::Stderr, "de")).unwrap();
+        output.take(chunk(6, OutputStream::Stdout, "")).unwrap();
+        assert!(!output.has_ended());
+        output.take(chunk(7, OutputStream::Stderr, "")).unwrap();
+        assert!(output.has_ended());
+        assert_eq!(output.unread.len(), 2);
+    }
+
+    #[test]
+    fn a_gap_a_repeat_or_output_after_the_end_is_refused() {
+        use OutputStream::{Stderr, Stdout};
+
+        for (terminal, chunks) in [
+            (false, vec![chunk(4, Stdout, "abc")]),
+            (
+                false,
+                vec![chunk(3, Stdout, "abc"), chunk(3, Stdout, "abc")],
+            ),
+            (false, vec![chunk(1, Stdout, ""), chunk(2, Stdout, "a")]),
+            (
+                false,
+                vec![OutputChunk {
+                    eof: true,
+                    ..chunk(3, Stdout, "abc")
+                }],
+            ),
+            (
+                false,
+                vec![OutputChunk {
+                    eof: false,
+                    ..chunk(1, Stdout, "")
+                }],
+            ),
+            (true, vec![chunk(1, Stderr, "a")]),
+        ] {
+            let mut output = output(terminal);
+            let taken: Result<Vec<()>, _> =
+                chunks.into_iter().map(|chunk| output.take(chunk)).collect();
+            taken.unwrap_err();
+        }
+    }
+}

@@ -18,7 +18,9 @@ const EXEC_TIMEOUT: &str = "exec-timeout";
 const KILL_SIGNAL: i32 = 9;
 /// A dispatch may still be on its way at the deadline: how long the process may be unknown.
 const UNKNOWN_PROCESS_GRACE: Duration = Duration::from_secs(10);
-const UNKNOWN_PROCESS_INTERVAL: Duration = Duration::from_millis(10);
+/// Pause between two looks at an unknown process; it doubles from the first to the second.
+const UNKNOWN_PROCESS_PAUSE_MIN: Duration = Duration::from_millis(10);
+const UNKNOWN_PROCESS_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// Kills one process at its deadline unless it is disarmed. Dropping it changes nothing: a caller that
 /// hung up still gets its command ended.
@@ -120,6 +122,7 @@ async fn enforce(
 
 /// False when the process has ended, or is not known even after the grace.
 async fn is_running(client: &RuntimeClient, process: &ProcessTarget, give_up: Instant) -> bool {
+    let mut pause = UNKNOWN_PROCESS_PAUSE_MIN;
     loop {
         let request = WaitProcessRequest {
             process: process.clone(),
@@ -130,7 +133,8 @@ async fn is_running(client: &RuntimeClient, process: &ProcessTarget, give_up: In
             Err(error) => match error.code {
                 ErrorCode::DeadlineExceeded => return true,
                 ErrorCode::NotFound | ErrorCode::Unavailable if Instant::now() < give_up => {
-                    tokio::time::sleep(UNKNOWN_PROCESS_INTERVAL).await;
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(UNKNOWN_PROCESS_PAUSE_MAX);
                 }
                 _ => return false,
             },
