@@ -152,6 +152,29 @@ pub(super) fn remove(paths: &CgroupPaths) -> Result<(), CgroupError> {
     failed.map_or(Ok(()), Err)
 }
 
+pub(super) fn remove_if_empty(paths: &CgroupPaths) -> Result<(), CgroupError> {
+    for folder in paths.folders() {
+        match std::fs::remove_dir(folder) {
+            Ok(()) => {}
+            Err(error) if files::is_gone(&error) || is_in_use(&error) => {}
+            Err(source) => {
+                return Err(CgroupError::Remove {
+                    path: folder.to_owned(),
+                    source,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_in_use(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::BUSY | Errno::NOTEMPTY)
+    )
+}
+
 fn remove_folder(folder: &Path) -> io::Result<()> {
     for _ in 0..REMOVE_ATTEMPTS {
         match std::fs::remove_dir(folder) {

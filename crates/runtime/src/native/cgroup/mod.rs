@@ -23,7 +23,7 @@ mod v1;
 mod v2;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use layout::Layout;
+use layout::Layout;
 pub(crate) use stats::CgroupStats;
 
 /// Where a container's cgroup is in each hierarchy, as its journal keeps it.
@@ -151,6 +151,13 @@ impl Cgroup {
     }
 
     /// Lets its processes go on. Nothing to do is success.
+    #[cfg_attr(
+        not(test),
+        expect(
+            dead_code,
+            reason = "the engine pauses containers; snapshots will freeze by this"
+        )
+    )]
     pub(crate) fn thaw(&self) -> Result<(), CgroupError> {
         control::thaw(&self.0)
     }
@@ -167,6 +174,11 @@ impl Cgroup {
     /// the caller kills one by one.
     pub(crate) fn kill(&self) -> Result<bool, CgroupError> {
         control::kill(&self.0)
+    }
+
+    /// Removes its folders where nothing is in them or below.
+    pub(crate) fn remove_if_empty(&self) -> Result<(), CgroupError> {
+        control::remove_if_empty(&self.0)
     }
 
     /// Removes what the engine has left, with everything below. Nothing to do is success.
