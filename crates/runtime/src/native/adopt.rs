@@ -3,7 +3,8 @@
 //! | found | becomes |
 //! |---|---|
 //! | folder without a record | removed: nothing was asked of the engine |
-//! | record, journal without "created" | undone: nobody got an answer |
+//! | record, journal without "created" | undone, after an engine that still works on it was ended |
+//! | journal says created, engine says running | running: the start was not recorded |
 //! | init alive (pid and start time) | as the journal says, watched; its exit status will be unknown |
 //! | init gone, exit in the journal | stopped, with that exit |
 //! | init gone, no exit | stopped, exit unknown |
@@ -14,13 +15,14 @@ use std::sync::Arc;
 
 use a3sbox_oci::ProcessId;
 
+use super::leftover::{self, Leftover};
 use super::{Driver, create, delete, exit};
 use crate::error::RuntimeError;
 use crate::journal::{ContainerJournal, Entry, ExecEntry, Exit};
 use crate::native::cgroup::Cgroup;
 use crate::native::exec::{EXEC_PID_PREFIX, EXEC_PID_SUFFIX};
 use crate::native::identity::ProcessIdentity;
-use crate::native::reaper::Watched;
+use crate::native::reaper::{SpawnHold, Watched};
 use crate::owner::record::ContainerFile;
 use crate::owner::state::Status;
 use crate::owner::{Container, ProcessSlot};
@@ -55,6 +57,12 @@ async fn one(driver: &Arc<Driver>, folder: &Path) -> Result<(), RuntimeError> {
         return Ok(());
     };
     let journal = ContainerJournal::open(folder)?;
+    let leftover = if journal.image.status == Status::Creating {
+        Leftover::Kill
+    } else {
+        Leftover::Finish
+    };
+    leftover::settle(folder, leftover).await;
     let is_same_boot = file.boot_id == driver.boot_id;
     let engine = create::engine_of(&file.engine);
     let container = Arc::new(Container::new(
@@ -79,7 +87,12 @@ async fn one(driver: &Arc<Driver>, folder: &Path) -> Result<(), RuntimeError> {
         return Ok(());
     };
     if let Some(cgroup) = cgroup {
-        container.set_cgroup(Cgroup::from_paths(cgroup));
+        let cgroup = Cgroup::from_paths(cgroup);
+        // What was killed before has been told, or there was nobody to tell.
+        let kills = cgroup.oom_kills();
+        container.note_oom_kills(kills);
+        container.note_oom_exit(kills);
+        container.set_cgroup(cgroup);
     }
     let adopted = Found {
         container: &container,
@@ -94,6 +107,9 @@ async fn one(driver: &Arc<Driver>, folder: &Path) -> Result<(), RuntimeError> {
     )?;
     container.set_init(slot.clone());
     adopted.execs()?;
+    if status == Status::Created && !slot.has_ended() {
+        adopted.started_unseen().await?;
+    }
     if !slot.has_ended() {
         exit::watch_init(&container, &slot);
         exit::watch_oom(&container);
@@ -137,6 +153,23 @@ impl Found<'_> {
         let slot = ProcessSlot::running(Arc::new(watched), terminal);
         slot.set_streams(Streams::adopt(stdio));
         Ok(Arc::new(slot))
+    }
+
+    /// A start whose service ended before it was recorded: the engine knows.
+    async fn started_unseen(&self) -> Result<(), RuntimeError> {
+        let hold = SpawnHold::take();
+        let state = self
+            .container
+            .engine
+            .state(self.container.folder(), self.container.id().as_str(), &hold)
+            .await
+            .map_err(RuntimeError::engine("OCI runtime state failed"))?;
+        if state.status == "running" {
+            self.container.commit(Entry::Settled {
+                status: Status::Running,
+            })?;
+        }
+        Ok(())
     }
 
     fn execs(&self) -> Result<(), RuntimeError> {
@@ -208,4 +241,20 @@ async fn undo_interrupted(driver: &Arc<Driver>, container: &Arc<Container>) {
     tracing::warn!(container_id = %container.id(), "undoing a create that was interrupted");
     let poststop_due = !container.file().poststop.is_empty();
     delete::undo_create(driver, container, poststop_due).await;
+    remove_unrecorded_cgroup(container);
+}
+
+/// The engine may have made a cgroup that nobody noted. Its place is known from the config; it is removed when
+/// it is empty, and never emptied: the place may be one that others use too.
+fn remove_unrecorded_cgroup(container: &Container) {
+    let file = container.file();
+    let removed = Cgroup::from_config(
+        file.cgroups_path.as_deref(),
+        container.id().as_str(),
+        file.engine.systemd_cgroup,
+    )
+    .and_then(|cgroup| cgroup.remove_if_empty());
+    if let Err(error) = removed {
+        tracing::warn!(container_id = %container.id(), error = %error, "a cgroup may be left");
+    }
 }

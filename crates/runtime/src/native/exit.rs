@@ -6,7 +6,9 @@ use std::time::Duration;
 use a3sbox_oci::{ExitStatus, ProcessId, RuntimeEventKind};
 
 use super::kill;
+use super::oom::OomWatch;
 use crate::journal::{Entry, Exit};
+use crate::native::cgroup::Cgroup;
 use crate::native::reaper::SeenExit;
 use crate::owner::{Container, ProcessSlot};
 use crate::sys::Ended;
@@ -76,11 +78,13 @@ fn finish(container: &Arc<Container>, id: &ProcessId, slot: &ProcessSlot, seen: 
 }
 
 fn exit_of(container: &Container, seen: SeenExit) -> Exit {
+    // The kernel counts a kill before the process is gone: the event comes before the exit.
+    let kills = announce_oom(container);
+    let was_oom = container.note_oom_exit(kills);
     let status = match seen.ended {
         Some(Ended::Exited(code)) => ExitStatus::exited(code),
         Some(Ended::Signaled(signal)) => {
-            let oom_killed = signal == libc::SIGKILL && announce_oom(container);
-            ExitStatus::signaled(signal, oom_killed)
+            ExitStatus::signaled(signal, was_oom && signal == libc::SIGKILL)
         }
         None => {
             return Exit::Unknown {
@@ -96,17 +100,37 @@ fn exit_of(container: &Container, seen: SeenExit) -> Exit {
     }
 }
 
-/// Emits an out-of-memory event when the cgroup counts more kills than were announced. Says whether it does.
-fn announce_oom(container: &Container) -> bool {
-    let kills = container
-        .cgroup()
-        .map_or(0, crate::native::cgroup::Cgroup::oom_kills);
-    let is_new = container.note_oom_kills(kills);
-    if is_new {
+/// Emits an out-of-memory event when the cgroup counts more kills than were announced; gives their number.
+fn announce_oom(container: &Container) -> u64 {
+    let kills = container.cgroup().map_or(0, Cgroup::oom_kills);
+    if container.note_oom_kills(kills) {
         container.emit(None, RuntimeEventKind::OutOfMemory);
     }
-    is_new
+    kills
 }
 
-/// Follows the out-of-memory kills of a container that runs.
-pub(crate) fn watch_oom(_container: &Arc<Container>) {}
+/// Follows the out-of-memory kills of a container that runs, until its cgroup or the container is gone.
+pub(crate) fn watch_oom(container: &Arc<Container>) {
+    let Some(cgroup) = container.cgroup() else {
+        return;
+    };
+    let mut watch = match OomWatch::open(cgroup) {
+        Ok(Some(watch)) => watch,
+        Ok(None) => return,
+        Err(error) => {
+            tracing::warn!(container_id = %container.id(), error = %error, "out-of-memory kills are seen at exits only");
+            return;
+        }
+    };
+    let container = Arc::downgrade(container);
+    tokio::spawn(async move {
+        while watch.next().await.is_some() {
+            match container.upgrade() {
+                Some(container) if container.status().is_alive() => {
+                    announce_oom(&container);
+                }
+                Some(_) | None => return,
+            }
+        }
+    });
+}

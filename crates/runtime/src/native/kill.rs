@@ -137,6 +137,11 @@ pub(crate) async fn everything(container: &Container) {
 
 /// Kills until the cgroup is empty of living processes.
 pub(crate) async fn kill_members(cgroup: &Cgroup) -> Result<(), Error> {
+    if cgroup.kill().map_err(to_error)? {
+        return Ok(());
+    }
+    // Where the kernel can, all die at one stroke and nothing can fork away; the rounds find nobody then.
+    cgroup.kill().map_err(to_error)?;
     let mut signaled = HashSet::new();
     for _ in 0..MAX_KILL_ROUNDS {
         let sent = signal_members(cgroup, libc::SIGKILL, &mut signaled)?;
