@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, Result};
 
 const PREFIX: &str = "sha256:";
+const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// `sha256:` and 64 lowercase hex digits.
 pub(crate) fn sha256_digest(bytes: &[u8]) -> String {
@@ -16,8 +17,9 @@ pub(crate) fn sha256_digest(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(PREFIX.len() + 2 * hash.len());
     text.push_str(PREFIX);
     for byte in hash {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
+        for nibble in [byte >> 4, byte & 0xf] {
+            text.push(char::from(HEX[usize::from(nibble)]));
+        }
     }
     text
 }
@@ -39,6 +41,7 @@ pub(crate) fn canonical_value(value: &Value) -> String {
 fn write_canonical(value: &Value, out: &mut String) {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            // Writing to a string cannot fail.
             let _ = write!(out, "{value}");
         }
         Value::Array(items) => {

@@ -124,3 +124,40 @@ async fn reads_beyond_the_promised_bytes_get_less_but_are_not_held_up() {
     assert_eq!(asked[..2], [64 * 1024; 2]);
     assert_eq!(asked[2..], [MAX_OUTPUT_READ_BYTES; 4]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_and_dropped_calls_on_several_threads_find_their_answers() {
+    let (fake, client, server) = pair().await;
+    let client = Arc::new(client);
+    let mut callers = tokio::task::JoinSet::new();
+    for caller in 0..8_u64 {
+        let client = Arc::clone(&client);
+        callers.spawn(async move {
+            for round in 0..200_u64 {
+                let bytes = caller * 1_000 + round;
+                let answer = client.read_output(ReadOutputRequest {
+                    process: process(),
+                    after_sequence: bytes,
+                    max_bytes: 1,
+                    wait_timeout_ms: None,
+                });
+                assert_eq!(
+                    answer.await.unwrap(),
+                    chunks(usize::try_from(bytes).unwrap())
+                );
+                // Dropped at some point between being queued and being answered.
+                let dropped = client.wait(wait("hold"));
+                let _ = tokio::time::timeout(Duration::from_micros(round * 5), dropped).await;
+            }
+        });
+    }
+    soon("all callers", async {
+        while let Some(outcome) = callers.join_next().await {
+            outcome.unwrap();
+        }
+    })
+    .await;
+    until("no wait is left", || fake.held() == 0).await;
+    drop(client);
+    soon("the server ends", server).await.unwrap().unwrap();
+}
