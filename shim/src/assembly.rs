@@ -27,6 +27,7 @@ const LOCK_FILE: &str = ".lock";
 pub(crate) struct Paths {
     /// Records of all containers of the namespace.
     pub(crate) namespace_root: PathBuf,
+    pub(crate) namespace: String,
     /// State of the runtime service of one group.
     pub(crate) runtime_root: PathBuf,
     pub(crate) engine_root: PathBuf,
@@ -58,6 +59,7 @@ impl Paths {
         Self {
             runtime_root: namespace_root.join(".runtime").join(group),
             engine_root: namespace_root.join(".runc"),
+            namespace: namespace.to_owned(),
             namespace_root,
         }
     }
@@ -85,6 +87,7 @@ pub(crate) async fn open(
     let lock = FileLock::lock_within(&paths.runtime_root.join(LOCK_FILE), lock_deadline)
         .map_err(AssemblyError::Lock)?;
     let config = RuntimeConfig {
+        namespace: paths.namespace.clone(),
         engine: EngineOptions {
             root: Some(paths.engine_root.clone()),
             ..EngineOptions::default()

@@ -149,7 +149,7 @@ fn prepare(args: &Args, listener: UnixListener) -> Result<Prepared, ServeError> 
         // Lowering it takes a capability that not every host gives; the shim works without.
         warn!(%error, score, "cannot adjust the OOM score");
     }
-    a3sbox_runtime::become_subreaper().map_err(|error| ServeError::Subreaper(error.into()))?;
+    a3sbox_runtime::become_subreaper().map_err(ServeError::Subreaper)?;
     // The bundle may go while the shim of its pod stays.
     if let Err(errno) = rustix::process::chdir("/") {
         warn!(%errno, "cannot leave the bundle");

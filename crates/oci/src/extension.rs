@@ -29,6 +29,10 @@ pub struct StdioUris {
     pub stdout: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
+    /// Name by which a logging program (`binary://`) knows the process: the caller's own, which the
+    /// runtime's ids do not tell. `None` is the runtime's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
     /// The process gets a pseudo-terminal; `stderr` is then not used.
     #[serde(default)]
     pub terminal: bool,

@@ -24,11 +24,8 @@ pub(crate) use idmap::{HOLD_ARGUMENT, hold};
 pub(crate) use mount::unmount_stack;
 pub(crate) use trace::{Trace, leave_trace, read_trace};
 
+use crate::convert::request;
 use crate::logging::chain;
-
-/// Size of a terminal whose size nobody named.
-const USUAL_COLUMNS: u16 = 80;
-const USUAL_ROWS: u16 = 24;
 
 /// Turns the record of a task into what the runtime's create takes.
 #[derive(Debug)]
@@ -135,15 +132,12 @@ fn terminal_size(bundle: &OciBundle) -> TerminalSize {
         .process()
         .as_ref()
         .and_then(|process| process.console_size());
-    let side = |value: u64, usual: u16| match u16::try_from(value) {
-        Ok(0) => usual,
-        Ok(value) => value,
-        Err(_) => u16::MAX,
-    };
-    TerminalSize {
-        width: asked.map_or(USUAL_COLUMNS, |size| side(size.width(), USUAL_COLUMNS)),
-        height: asked.map_or(USUAL_ROWS, |size| side(size.height(), USUAL_ROWS)),
-    }
+    // A number above 32 bits is above what any terminal has, too.
+    let side = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    request::terminal_size(
+        asked.map_or(0, |size| side(size.width())),
+        asked.map_or(0, |size| side(size.height())),
+    )
 }
 
 fn invalid(error: a3sbox_oci::Error) -> ExecutionManagerError {

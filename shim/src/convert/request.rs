@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use a3sbox_core::{BoxConfig, CreateExecutionRequest, ExecutionIsolation, ExecutionRecordPolicy};
 use a3sbox_execution::task::{ProvisionRequest, RootfsMount, TaskCheckpoint, TaskKey};
 use a3sbox_oci::oci_spec::runtime::{LinuxResources, Process};
-use a3sbox_oci::{EngineOptions, StdioUris};
+use a3sbox_oci::{EngineOptions, StdioUris, TerminalSize};
 use containerd_shim_protos::api::{CheckpointTaskRequest, CreateTaskRequest, ExecProcessRequest};
 use containerd_shim_protos::types::mount::Mount;
 use protobuf::well_known_types::any::Any;
@@ -15,6 +15,9 @@ use crate::grouping;
 use crate::options::{self, OptionsError, RuncOptions};
 use crate::policy::Isolation;
 
+/// Size of a terminal whose size nobody named.
+const USUAL_COLUMNS: u16 = 80;
+const USUAL_ROWS: u16 = 24;
 /// Annotations that become labels of the execution: ours, and those by which a pod is known.
 const LABEL_PREFIXES: [&str; 2] = ["a3s.box/", "io.kubernetes.cri."];
 
@@ -91,6 +94,7 @@ pub(crate) fn provision(
             stdin: some(&request.stdin),
             stdout: some(&request.stdout),
             stderr: some(&request.stderr),
+            subject: Some(request.id.clone()),
             terminal: request.terminal,
             uid: runc.io_uid,
             gid: runc.io_gid,
@@ -142,6 +146,7 @@ pub(crate) fn exec(
         stdin: some(&request.stdin),
         stdout: some(&request.stdout),
         stderr: some(&request.stderr),
+        subject: Some(request.exec_id.clone()),
         terminal: request.terminal,
         uid: container.uid,
         gid: container.gid,
@@ -192,9 +197,18 @@ pub(crate) fn process(exec_id: &str) -> Option<&str> {
     (!exec_id.is_empty()).then_some(exec_id)
 }
 
-/// A side of a terminal; one that no terminal can have is the largest that it can.
-pub(crate) fn columns(value: u32) -> u16 {
-    u16::try_from(value).unwrap_or(u16::MAX)
+/// The size of a terminal. A side of zero says that the client does not know, as one without a terminal
+/// of its own does; a side that no terminal can have is the largest that it can.
+pub(crate) fn terminal_size(width: u32, height: u32) -> TerminalSize {
+    let side = |value: u32, usual: u16| match u16::try_from(value) {
+        Ok(0) => usual,
+        Ok(value) => value,
+        Err(_) => u16::MAX,
+    };
+    TerminalSize {
+        width: side(width, USUAL_COLUMNS),
+        height: side(height, USUAL_ROWS),
+    }
 }
 
 fn json<T: serde::de::DeserializeOwned>(
@@ -305,6 +319,14 @@ mod tests {
         assert!(exec(&request, &container).is_err());
         request.spec = None.into();
         assert!(exec(&request, &container).is_err());
+    }
+
+    #[test]
+    fn a_terminal_has_a_size_whatever_the_client_knows() {
+        let size = |width, height| TerminalSize { width, height };
+        assert_eq!(terminal_size(120, 40), size(120, 40));
+        assert_eq!(terminal_size(0, 0), size(80, 24));
+        assert_eq!(terminal_size(100_000, 1), size(u16::MAX, 1));
     }
 
     #[test]

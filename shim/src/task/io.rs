@@ -4,16 +4,17 @@ use containerd_shim_protos::api::{CloseIORequest, Empty, ResizePtyRequest};
 
 use super::TaskService;
 use crate::convert::error;
-use crate::convert::request::{columns, process};
+use crate::convert::request::{process, terminal_size};
 
 impl TaskService {
     pub(super) async fn resize(&self, request: &ResizePtyRequest) -> ttrpc::Result<Empty> {
+        let size = terminal_size(request.width, request.height);
         self.manager
             .resize(
                 &self.key(&request.id),
                 process(&request.exec_id),
-                columns(request.width),
-                columns(request.height),
+                size.width,
+                size.height,
             )
             .await
             .map_err(|error| error::status(&error))?;

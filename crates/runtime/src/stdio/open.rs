@@ -65,8 +65,17 @@ pub(crate) async fn open(
     owner: &StdioOwner<'_>,
 ) -> Result<(Streams, ChildStdio), StdioError> {
     match spec {
-        StdioSpec::Uris(uris) if uris.terminal => open_terminal_uris(uris, owner).await,
-        StdioSpec::Uris(uris) => open_file_uris(uris, owner).await,
+        StdioSpec::Uris(uris) => {
+            let owner = &StdioOwner {
+                id: uris.subject.as_deref().unwrap_or(owner.id),
+                ..*owner
+            };
+            if uris.terminal {
+                open_terminal_uris(uris, owner).await
+            } else {
+                open_file_uris(uris, owner).await
+            }
+        }
         StdioSpec::Io { io, overflow } => open_modes(io, overflow),
     }
 }
