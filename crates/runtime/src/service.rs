@@ -63,6 +63,12 @@ impl NativeRuntimeService {
         }))
     }
 
+    /// Waits until what deleted containers left running on the side, their logging binaries, has ended by
+    /// its own deadlines. For the end of the process.
+    pub async fn settled(&self) {
+        crate::stdio::loggers_settled().await;
+    }
+
     fn find(&self, target: &a3sbox_oci::ContainerTarget) -> Result<Arc<Container>> {
         self.driver.registry.find(target)
     }

@@ -203,7 +203,7 @@ fn reserve(
             .and_then(|linux| linux.cgroups_path().clone()),
         poststop: hooks::driver_poststop(spec).to_vec(),
         poststart_timeout: hooks::HookGuard::for_start(spec.hooks().as_ref())
-            .map(hooks::HookGuard::shortest_timeout_s),
+            .map(hooks::HookGuard::longest_timeout_s),
     };
     driver.registry.insert_with(&request.id, || {
         let folder = driver.config.root.join(request.id.as_str());
@@ -356,7 +356,9 @@ async fn launch(
     ));
     slot.set_streams(streams.clone());
     container.set_init(slot.clone());
-    let cgroup = Cgroup::of_process(pid).map_err(|error| late(error.into()))?;
+    let cgroup = Cgroup::of_process(pid)
+        .or_else(|_| delete::configured_cgroup(container))
+        .map_err(|error| late(error.into()))?;
     container.set_cgroup(cgroup.clone());
     if let Some(socket) = console {
         streams

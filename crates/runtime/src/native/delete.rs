@@ -15,6 +15,7 @@ use a3sbox_oci::{DeleteMode, DeleteRequest, Error, ErrorCode, RuntimeEventKind};
 use super::{Driver, hooks, kill, to_the_end};
 use crate::error::RuntimeError;
 use crate::journal::Operation;
+use crate::native::cgroup::{Cgroup, CgroupError};
 use crate::native::engine::{EngineError, FailureKind};
 use crate::native::reaper::SpawnHold;
 use crate::owner::state::Status;
@@ -133,6 +134,11 @@ pub(crate) async fn undo_create(driver: &Driver, container: &Arc<Container>, pos
             tracing::error!(container_id = %container.id(), pid = slot.pid, "init of a failed create does not end");
         }
     }
+    if container.cgroup().is_none()
+        && let Ok(cgroup) = configured_cgroup(container)
+    {
+        container.set_cgroup(cgroup);
+    }
     kill::everything(container).await;
     undo_engine(container).await;
     remove_cgroup(container);
@@ -144,6 +150,15 @@ pub(crate) async fn undo_create(driver: &Driver, container: &Arc<Container>, pos
     }
     container.emit(None, RuntimeEventKind::ContainerDeleted);
     driver.registry.forget(container, None);
+}
+
+/// The cgroup as the config names it, for a container whose processes nobody has seen.
+pub(crate) fn configured_cgroup(container: &Container) -> Result<Cgroup, CgroupError> {
+    Cgroup::from_config(
+        container.file().cgroups_path.as_deref(),
+        container.id().as_str(),
+        container.engine.systemd_cgroup,
+    )
 }
 
 /// The engine cleans up after a create that fails, but not after one that was killed.

@@ -1,5 +1,6 @@
 //! What follows the end of a process: recorded, then published.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +60,11 @@ fn finish(container: &Arc<Container>, id: &ProcessId, slot: &ProcessSlot, seen: 
     let exit = exit_of(container, seen);
     if let Some(streams) = slot.streams() {
         streams.exited();
+        let dropped = streams.dropped_output();
+        if dropped > 0 {
+            let bytes = BTreeMap::from([("bytes".to_owned(), dropped.to_string())]);
+            container.emit_with(Some(id), RuntimeEventKind::OutputDropped, bytes);
+        }
     }
     let committed = container.commit(Entry::Exited {
         process: id.clone(),

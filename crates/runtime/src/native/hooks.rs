@@ -8,13 +8,13 @@
 //! - Several poststop hooks. runc stops at the first that fails, the spec says to warn and go on. The
 //!   driver takes them out of the engine's config and runs them itself ([`run_poststop`]).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use a3sbox_oci::oci_spec::runtime::{Hook, Hooks, Spec};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -23,8 +23,10 @@ use crate::native::identity::{ProcessIdentity, ProcessStat, raw_pid};
 use crate::native::reaper::{SpawnHold, Watched};
 use crate::sys::Ended;
 
-/// How often a guard looks for survivors once a hook's time can be up.
+/// How often a guard looks at the hooks of an engine call.
 const GUARD_PERIOD: Duration = Duration::from_millis(100);
+/// How long after its time a hook may still be there, since the engine is the one that ends it.
+const HOOK_GRACE: Duration = Duration::from_secs(1);
 /// A poststop hook without a timeout of its own ends here: the container's delete waits for it.
 const POSTSTOP_DEADLINE: Duration = Duration::from_secs(300);
 /// A killed hook's group is gone within this.
@@ -49,7 +51,8 @@ pub(crate) fn driver_poststop(spec: &Spec) -> &[Hook] {
 /// Watches the hooks of one engine call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HookGuard {
-    shortest_timeout: Duration,
+    /// No hook of the call runs for longer, unless it has no timeout.
+    longest_timeout: Duration,
 }
 
 impl HookGuard {
@@ -76,28 +79,32 @@ impl HookGuard {
             .flat_map(|list| list.as_deref().unwrap_or_default())
             .filter_map(Hook::timeout)
             .filter_map(|seconds| u64::try_from(seconds).ok())
-            .min()
-            .map(Self::with_shortest_timeout_s)
+            .max()
+            .map(Self::with_longest_timeout_s)
     }
 
-    /// The guard of hooks whose shortest timeout was recorded.
-    pub(crate) fn with_shortest_timeout_s(seconds: u64) -> Self {
+    /// The guard of hooks whose longest timeout was recorded.
+    pub(crate) fn with_longest_timeout_s(seconds: u64) -> Self {
         Self {
-            shortest_timeout: Duration::from_secs(seconds),
+            longest_timeout: Duration::from_secs(seconds),
         }
     }
 
-    pub(crate) fn shortest_timeout_s(self) -> u64 {
-        self.shortest_timeout.as_secs()
+    pub(crate) fn longest_timeout_s(self) -> u64 {
+        self.longest_timeout.as_secs()
     }
 
     /// Guards the engine with this pid, the leader of its own process group, until the result is dropped.
     pub(crate) fn watch(self, engine: u32) -> RunningGuard {
         let task = tokio::spawn(async move {
-            tokio::time::sleep(self.shortest_timeout).await;
+            let mut family = Family {
+                engine,
+                longest_timeout: self.longest_timeout,
+                members: HashMap::new(),
+            };
             loop {
                 tokio::time::sleep(GUARD_PERIOD).await;
-                end_survivors(engine);
+                family.end_survivors();
             }
         });
         RunningGuard(task)
@@ -113,32 +120,79 @@ impl Drop for RunningGuard {
     }
 }
 
-/// Kills what a killed hook left behind, if the engine waits for it: a member of the engine's group that
-/// is not its descendant any more and holds a pipe that the engine reads.
-fn end_survivors(engine: u32) {
-    let members: Vec<_> = pids()
-        .filter_map(|pid| Some((pid, ProcessStat::read(pid)?)))
-        .filter(|(pid, stat)| *pid != engine && stat.group == engine)
-        .collect();
-    let has_living_hook = members
-        .iter()
-        .any(|(_, stat)| stat.parent == engine && stat.state != b'Z');
-    if members.is_empty() || has_living_hook {
-        return;
-    }
-    let read_by_engine = pipes_of(engine);
-    for (pid, stat) in members {
-        if stat.state == b'Z' || pipes_of(pid).is_disjoint(&read_by_engine) {
-            continue;
-        }
-        let identity = ProcessIdentity {
-            pid,
-            start_ticks: stat.start_ticks,
+/// The processes in the engine's group: its hooks, and what they have started. The container's init is not
+/// among them, it has a session of its own.
+struct Family {
+    engine: u32,
+    longest_timeout: Duration,
+    members: HashMap<ProcessIdentity, Member>,
+}
+
+#[derive(Clone, Copy)]
+struct Member {
+    first_seen: Instant,
+    first_parent: u32,
+}
+
+impl Family {
+    /// Kills what a killed hook has left, if the engine waits for it: runc is a subreaper and so becomes the
+    /// parent of its hook's children, others leave that to us.
+    fn end_survivors(&mut self) {
+        let present = self.look();
+        let is_survivor = |identity: &ProcessIdentity, parent: u32| {
+            let Some(member) = self.members.get(identity) else {
+                return false;
+            };
+            let lost_its_parent = parent != member.first_parent;
+            lost_its_parent || member.first_seen.elapsed() > self.longest_timeout + HOOK_GRACE
         };
-        if let Some(fd) = identity.open() {
-            tracing::warn!(pid, "ended what a hook that ran out of time left behind");
-            let _ = rustix::process::pidfd_send_signal(fd, rustix::process::Signal::KILL);
+        let pids: HashSet<u32> = present.iter().map(|(identity, _)| identity.pid).collect();
+        let (survivors, others): (Vec<&(ProcessIdentity, u32)>, Vec<_>) = present
+            .iter()
+            .filter(|(_, parent)| !pids.contains(parent))
+            .partition(|(identity, parent)| is_survivor(identity, *parent));
+        // While a hook runs, the engine waits for that one.
+        if survivors.is_empty() || !others.is_empty() {
+            return;
         }
+        let read_by_engine = pipes_of(self.engine);
+        for (identity, _) in present {
+            if pipes_of(identity.pid).is_disjoint(&read_by_engine) {
+                continue;
+            }
+            if let Some(fd) = identity.open() {
+                tracing::warn!(
+                    pid = identity.pid,
+                    "ended what a hook that ran out of time left behind"
+                );
+                let _ = rustix::process::pidfd_send_signal(fd, rustix::process::Signal::KILL);
+            }
+        }
+    }
+
+    /// The living members with their parents, now.
+    fn look(&mut self) -> Vec<(ProcessIdentity, u32)> {
+        let present: Vec<_> = pids()
+            .filter(|pid| *pid != self.engine)
+            .filter_map(|pid| Some((pid, ProcessStat::read(pid)?)))
+            .filter(|(_, stat)| stat.group == self.engine && stat.state != b'Z')
+            .map(|(pid, stat)| {
+                let identity = ProcessIdentity {
+                    pid,
+                    start_ticks: stat.start_ticks,
+                };
+                (identity, stat.parent)
+            })
+            .collect();
+        self.members
+            .retain(|known, _| present.iter().any(|(identity, _)| identity == known));
+        for (identity, parent) in &present {
+            self.members.entry(*identity).or_insert(Member {
+                first_seen: Instant::now(),
+                first_parent: *parent,
+            });
+        }
+        present
     }
 }
 

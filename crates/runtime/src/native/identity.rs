@@ -59,12 +59,15 @@ impl ProcessIdentity {
         })
     }
 
-    /// A descriptor of exactly this process; `None` when it is gone, even if the pid is in use again.
+    /// A descriptor of exactly this process; `None` when it is gone, even if the pid is in use again. A
+    /// zombie is gone, unless it is our own child, whose exit we can still learn.
     pub(crate) fn open(self) -> Option<OwnedFd> {
         let fd = pidfd_open(raw_pid(self.pid)?, PidfdFlags::empty()).ok()?;
         // Looked up after the descriptor was opened: if it still matches, the descriptor is of the same
         // process, since the pid was in use the whole time.
-        (ProcessStat::read(self.pid)?.start_ticks == self.start_ticks).then_some(fd)
+        let stat = ProcessStat::read(self.pid)?;
+        let is_over = matches!(stat.state, b'Z' | b'X') && stat.parent != std::process::id();
+        (stat.start_ticks == self.start_ticks && !is_over).then_some(fd)
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod features;
 pub(crate) mod hooks;
 pub(crate) mod identity;
 pub(crate) mod kill;
+pub(crate) mod leftover;
 pub(crate) mod oom;
 pub(crate) mod pause;
 pub(crate) mod processes;

@@ -142,7 +142,7 @@ impl Watched {
     }
 
     fn new(identity: ProcessIdentity, fd: OwnedFd) -> io::Result<Self> {
-        let fd = AsyncFd::with_interest(fd, Interest::READABLE)?;
+        let fd = sys::watch(fd, Interest::READABLE)?;
         reaper().watched().insert(identity.pid);
         Ok(Self { identity, fd })
     }

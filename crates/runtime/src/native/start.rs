@@ -38,7 +38,7 @@ pub(crate) async fn start(
             container
                 .file()
                 .poststart_timeout
-                .map(HookGuard::with_shortest_timeout_s),
+                .map(HookGuard::with_longest_timeout_s),
             &hold,
         )
         .await

@@ -50,6 +50,8 @@ pub(crate) struct Container {
     cgroup: OnceLock<Cgroup>,
     /// Out-of-memory kills that were announced.
     oom_kills: AtomicU64,
+    /// Out-of-memory kills at the last exit.
+    oom_kills_at_exit: AtomicU64,
     live: Mutex<Live>,
 }
 
@@ -81,6 +83,7 @@ impl Container {
             starting: Semaphore::new(1),
             cgroup: OnceLock::new(),
             oom_kills: AtomicU64::new(0),
+            oom_kills_at_exit: AtomicU64::new(0),
             live: Mutex::new(Live {
                 journal,
                 init: None,
@@ -128,6 +131,11 @@ impl Container {
     /// Whether the cgroup has counted more out-of-memory kills than anybody was told of.
     pub(crate) fn note_oom_kills(&self, kills: u64) -> bool {
         self.oom_kills.fetch_max(kills, Ordering::Relaxed) < kills
+    }
+
+    /// Whether there were out-of-memory kills since the last exit.
+    pub(crate) fn note_oom_exit(&self, kills: u64) -> bool {
+        self.oom_kills_at_exit.fetch_max(kills, Ordering::Relaxed) < kills
     }
 
     /// Refuses a target that means another generation.

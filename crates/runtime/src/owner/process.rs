@@ -64,10 +64,6 @@ impl ProcessSlot {
         });
     }
 
-    pub(crate) fn exit(&self) -> Option<Exit> {
-        self.exit.borrow().clone()
-    }
-
     pub(crate) fn has_ended(&self) -> bool {
         self.exit.borrow().is_some()
     }

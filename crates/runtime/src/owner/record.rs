@@ -45,7 +45,7 @@ pub(crate) struct ContainerFile {
     /// Hooks that the driver runs after the container is gone, instead of the engine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) poststop: Vec<Hook>,
-    /// Shortest timeout of a poststart hook, in seconds.
+    /// Longest timeout of a poststart hook, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) poststart_timeout: Option<u64>,
 }

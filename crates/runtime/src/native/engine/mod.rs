@@ -31,6 +31,9 @@ const ENGINE_KILL_DEADLINE: Duration = Duration::from_secs(10);
 /// systemd's readiness socket, which would make runc behave differently.
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 
+/// How the names of the engine's logs begin, in the folder of their container.
+pub(crate) const LOG_PREFIX: &str = "engine-";
+
 static NEXT_CALL: AtomicU64 = AtomicU64::new(0);
 
 /// An engine binary with the options that all its calls share.
@@ -91,7 +94,8 @@ impl Engine {
         hold: &SpawnHold,
     ) -> Result<Vec<u8>, EngineError> {
         let log = folder.join(format!(
-            "engine-{}.log",
+            "{LOG_PREFIX}{}-{}.log",
+            std::process::id(),
             NEXT_CALL.fetch_add(1, Ordering::Relaxed)
         ));
         let result = self.run_logged(&log, call, hold).await;
@@ -164,7 +168,7 @@ impl Engine {
             Some(Ended::Signaled(signal)) => format!("signal {signal}"),
             None => "exit status unknown".to_owned(),
         };
-        let log = File::open(log).map_or_else(|_| Vec::new(), |log| read_bounded(log));
+        let log = File::open(log).map_or_else(|_| Vec::new(), read_bounded);
         let stderr = read_output(&mut output)?;
         Err(error::failure(
             &String::from_utf8_lossy(&log),

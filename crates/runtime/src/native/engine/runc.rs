@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use a3sbox_oci::oci_spec::runtime::{LinuxResources, Process};
 use a3sbox_oci::{CheckpointRequest, EngineOptions};
+use serde::Deserialize;
 
 use super::{Call, Engine, EngineError, memory_file};
 use crate::native::hooks::HookGuard;
@@ -21,6 +22,7 @@ const DELETE_DEADLINE: Duration = Duration::from_secs(600);
 const EXEC_DEADLINE: Duration = Duration::from_secs(120);
 const UPDATE_DEADLINE: Duration = Duration::from_secs(60);
 const PAUSE_DEADLINE: Duration = Duration::from_secs(60);
+const STATE_DEADLINE: Duration = Duration::from_secs(30);
 const FEATURES_DEADLINE: Duration = Duration::from_secs(30);
 /// A checkpoint writes the memory of the container.
 const CHECKPOINT_DEADLINE: Duration = Duration::from_secs(1800);
@@ -45,6 +47,13 @@ pub(crate) struct CreateCall<'a> {
     pub(crate) console_socket: Option<&'a Path>,
     pub(crate) fds: ProcessFds,
     pub(crate) hooks: Option<HookGuard>,
+}
+
+/// What `state` prints, as far as it is needed.
+#[derive(Debug, Deserialize)]
+pub(crate) struct EngineState {
+    /// `created`, `running`, `paused` or `stopped`.
+    pub(crate) status: String,
 }
 
 #[derive(Debug)]
@@ -219,6 +228,22 @@ impl Engine {
             call = call.option("--empty-ns", namespace);
         }
         self.run(folder, call.arg(id), hold).await.map(drop)
+    }
+
+    /// What the engine makes of the container: for an adoption, never for a state call.
+    pub(crate) async fn state(
+        &self,
+        folder: &Path,
+        id: &str,
+        hold: &SpawnHold,
+    ) -> Result<EngineState, EngineError> {
+        let mut call = Call::new("state", STATE_DEADLINE).arg(id);
+        call.wants_stdout = true;
+        let json = self.run(folder, call, hold).await?;
+        serde_json::from_slice(&json).map_err(|error| EngineError::Prepare {
+            what: "read the engine's state",
+            source: io::Error::other(error),
+        })
     }
 
     /// What the engine says about itself (`runc features`).
