@@ -20,7 +20,7 @@ impl Leftovers {
             &node
                 .containerd
                 .dir()
-                .join("state/io.containerd.runtime.v2.task"),
+                .join("run/containerd/io.containerd.runtime.v2.task"),
             id,
         ));
         left
@@ -30,7 +30,12 @@ impl Leftovers {
     pub fn of_containerd(containerd: &Containerd) -> Vec<String> {
         let dir = containerd.dir().display().to_string();
         let mut left: Vec<_> = processes(&[&format!("-address {dir}/")]);
-        left.extend(mounts(&format!("{dir}/")));
+        // The folder's own tmpfs goes with the containerd.
+        left.extend(
+            mounts(&format!("{dir}/"))
+                .into_iter()
+                .filter(|m| *m != format!("mount {dir}/run")),
+        );
         left
     }
 }

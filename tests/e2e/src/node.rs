@@ -183,7 +183,7 @@ impl Containerd {
 
     /// Where our shim keeps its records.
     pub fn state_root(&self) -> PathBuf {
-        self.dir.path().join("a3sbox")
+        self.dir.path().join("run/a3sbox")
     }
 
     pub fn env(&self) -> &BTreeMap<String, String> {

@@ -1,6 +1,6 @@
 //! How the shim starts, answers and ends; what containerd loads of our manifests.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -117,13 +117,19 @@ fn a_group_shares_one_shim(node: &Node<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A bundle folder and the flags that containerd gives to `start`.
-fn start_by_hand(node: &Node<'_>, id: &str, bundle: &Path) -> Result<std::process::Output> {
-    std::fs::create_dir_all(bundle)?;
+/// A bundle folder as containerd prepares it before `start`.
+fn bundle_by_hand(node: &Node<'_>, id: &str) -> Result<PathBuf> {
+    let bundle = node.containerd.dir().join("hand").join(id);
+    std::fs::create_dir_all(&bundle)?;
     std::fs::write(
         bundle.join("config.json"),
         r#"{"ociVersion":"1.0.2","process":{"args":["true"],"cwd":"/","user":{"uid":0,"gid":0}},"root":{"path":"rootfs"}}"#,
     )?;
+    Ok(bundle)
+}
+
+/// `start` with the flags and the environment that containerd gives.
+fn start_by_hand(node: &Node<'_>, id: &str, bundle: &Path) -> Result<std::process::Output> {
     let socket = node.containerd.dir().join("containerd.sock");
     let out = Command::new(BINARY)
         .args([
@@ -160,8 +166,7 @@ fn end_by_hand(node: &Node<'_>, id: &str) -> Result<()> {
 
 fn two_starts_at_once(node: &Node<'_>) -> Result<()> {
     let id = node.id("race");
-    let bundle = node.containerd.dir().join("hand").join(&id);
-    std::fs::create_dir_all(&bundle)?;
+    let bundle = bundle_by_hand(node, &id)?;
     let answers = std::thread::scope(|scope| {
         let starts: Vec<_> = (0..6)
             .map(|_| scope.spawn(|| start_by_hand(node, &id, &bundle)))
@@ -190,7 +195,7 @@ fn two_starts_at_once(node: &Node<'_>) -> Result<()> {
 
 fn a_stale_socket_is_replaced(node: &Node<'_>) -> Result<()> {
     let id = node.id("stale");
-    let bundle = node.containerd.dir().join("hand").join(&id);
+    let bundle = bundle_by_hand(node, &id)?;
     let first = start_by_hand(node, &id, &bundle)?;
     ensure!(
         first.status.success(),
