@@ -275,7 +275,7 @@ async fn run(
     let owner = StdioOwner {
         id: container.id().as_str(),
         namespace: &driver.config.namespace,
-        relabelled: is_relabelled(spec.process().as_ref()),
+        pumped: is_relabelled(spec.process().as_ref()),
     };
     let source = match &wanted.stdio {
         Some(uris) => StdioSpec::Uris(uris),
@@ -409,7 +409,7 @@ fn is_terminal(spec: &Spec) -> bool {
 }
 
 /// The process changes its label and so may not use files that containerd labelled.
-pub(crate) fn is_relabelled(process: Option<&a3sbox_oci::Process>) -> bool {
+fn is_relabelled(process: Option<&a3sbox_oci::Process>) -> bool {
     process
         .and_then(|process| process.selinux_label().as_deref())
         .is_some_and(|label| !label.is_empty())

@@ -7,7 +7,7 @@ use a3sbox_oci::{
     RuntimeEventKind,
 };
 
-use super::create::{child_stdio, is_relabelled};
+use super::create::child_stdio;
 use super::{Driver, exit, to_the_end};
 use crate::error::RuntimeError;
 use crate::journal::{Entry, ExecEntry, Operation};
@@ -87,7 +87,7 @@ async fn run(
     let owner = StdioOwner {
         id: request.process_id.as_str(),
         namespace: &driver.config.namespace,
-        relabelled: is_relabelled(Some(&request.process)),
+        pumped: true,
     };
     let source = match &request.stdio {
         Some(uris) => StdioSpec::Uris(uris),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
+use rustix::pipe::SpliceFlags;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -71,7 +72,7 @@ impl Watched {
     pub(super) async fn wait_readable(&self) -> io::Result<Wake> {
         loop {
             let mut guard = self.0.readable().await?;
-            if is_readable(self.as_fd())? {
+            if self.has_input()? {
                 return Ok(Wake::Readable);
             }
             if guard.ready().is_read_closed() {
@@ -102,6 +103,37 @@ impl Watched {
         }
     }
 
+    /// Moves what is there into another pipe, without copying it; `WouldBlock` when nothing is there or
+    /// there is no room.
+    pub(super) fn try_splice(&self, to: &Self) -> io::Result<usize> {
+        retry(|| {
+            rustix::pipe::splice(
+                self.0.get_ref(),
+                None,
+                to.0.get_ref(),
+                None,
+                PUMP_BUFFER_BYTES,
+                SpliceFlags::NONBLOCK | SpliceFlags::MOVE,
+            )
+        })
+    }
+
+    /// Whether a read would return at once.
+    pub(super) fn has_input(&self) -> io::Result<bool> {
+        is_ready(self.as_fd(), PollFlags::IN)
+    }
+
+    /// Waits until there is room to write, or nobody who would read it. Cancel safe.
+    pub(super) async fn wait_writable(&self) -> io::Result<()> {
+        loop {
+            let mut guard = self.0.writable().await?;
+            if is_ready(self.as_fd(), PollFlags::OUT)? {
+                return Ok(());
+            }
+            guard.clear_ready();
+        }
+    }
+
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         retry(|| rustix::io::write(self.0.get_ref(), bytes))
     }
@@ -122,9 +154,9 @@ fn retry(mut call: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usiz
     }
 }
 
-/// Asks the kernel, not tokio's memory, whether a read would return at once.
-fn is_readable(fd: BorrowedFd<'_>) -> io::Result<bool> {
-    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+/// Asks the kernel, not tokio's memory, whether a call would return at once.
+fn is_ready(fd: BorrowedFd<'_>, what: PollFlags) -> io::Result<bool> {
+    let mut fds = [PollFd::from_borrowed_fd(fd, what)];
     let at_once = Timespec {
         tv_sec: 0,
         tv_nsec: 0,

@@ -7,7 +7,7 @@
 //!                           └── close_stdin · resize · write_stdin · read_output · exited · drained · close
 //!
 //! fifo, direct    container ──────────────► fifo ──► client      we hold a reading end, unread, until close
-//! fifo, pumped    container ─► pipe ─► pump ─► fifo ──► client   when the process changes its security label
+//! fifo, pumped    container ─► pipe ─► pump ─► fifo ──► client   execs; processes that change their security label
 //! file            container ─► pipe ─► pump ─► file              a container must not be able to truncate a log
 //! binary          container ─► pipe ─────────► logging binary    its death turns into a discard, not into SIGPIPE
 //! terminal        container ─► pty ─► pump ─► fifo | file | binary | capture
@@ -30,7 +30,9 @@ mod error;
 mod fd;
 mod fifo;
 mod file;
+mod modes;
 mod open;
+mod piped;
 mod pump;
 mod stdin;
 mod streams;
@@ -43,5 +45,5 @@ pub(crate) use binary::loggers_settled;
 pub(crate) use capture::Overflow;
 pub(crate) use console::ConsoleSocket;
 pub(crate) use error::StdioError;
-pub(crate) use open::{ChildFiles, ChildStdio, StdioOwner, StdioSpec, open};
+pub(crate) use open::{ChildStdio, StdioOwner, StdioSpec, open};
 pub(crate) use streams::Streams;

@@ -2,19 +2,20 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use a3sbox_oci::{IoMode, OutputStream, ProcessIo, StdioUris};
+use a3sbox_oci::{OutputStream, ProcessIo, StdioUris};
 
 use super::binary::{LogSubject, Logger, LoggerInput};
-use super::capture::{OutputLog, Overflow};
+use super::capture::Overflow;
 use super::console::ConsoleSocket;
 use super::error::StdioError;
 use super::fd::{Watched, chown, null_device, pipe};
 use super::fifo::{self, InputPath, OutputFifo, Writer};
 use super::file::LogFile;
-use super::pump::{Sink, Source};
-use super::stdin::{self, InputSink, InputSource};
+use super::modes;
+use super::piped::{PipeOwner, piped_input, piped_output};
+use super::pump::Sink;
+use super::stdin::InputSource;
 use super::streams::{PendingConsole, Prepared, Streams};
 use super::uri::{self, BinaryUri, StreamUri};
 
@@ -36,9 +37,10 @@ pub(crate) struct StdioOwner<'a> {
     /// Container id, or exec id of an exec: what a logging binary gets as `CONTAINER_ID`.
     pub(crate) id: &'a str,
     pub(crate) namespace: &'a str,
-    /// The process changes its security label (`process.selinuxLabel`): it may use pipes of ours, but
-    /// not a fifo that containerd made, so its output is pumped.
-    pub(crate) relabelled: bool,
+    /// Output to fifos goes through a pump instead of directly. Needed by an added process, whose children may
+    /// outlive it and would hold the client's fifo open past its delete; and by a process that changes its
+    /// security label (`process.selinuxLabel`), which may use pipes of ours but not containerd's fifos.
+    pub(crate) pumped: bool,
 }
 
 /// What the engine process gets.
@@ -76,7 +78,7 @@ pub(crate) async fn open(
                 open_file_uris(uris, owner).await
             }
         }
-        StdioSpec::Io { io, overflow } => open_modes(io, overflow),
+        StdioSpec::Io { io, overflow } => modes::open(io, overflow),
     }
 }
 
@@ -166,9 +168,9 @@ async fn stream_output(
     let name = stream_name(stream);
     match uri {
         None => null_device().map_err(StdioError::prepare("the null device")),
-        Some(StreamUri::Fifo(path)) if owner.relabelled => {
+        Some(StreamUri::Fifo(path)) if owner.pumped => {
             let sink = fifo_sink(streams, &path, name)?;
-            piped_output(streams, sink, uris)
+            piped_output(streams, sink, PipeOwner::from(uris))
         }
         Some(StreamUri::Fifo(path)) => {
             let OutputFifo { writer, reader } = fifo::open_output(&path, name, Writer::Container)?;
@@ -182,7 +184,7 @@ async fn stream_output(
                 Some(file) => file,
                 None => LogFile::open(&path, name)?,
             };
-            piped_output(streams, Sink::File(file), uris)
+            piped_output(streams, Sink::File(file), PipeOwner::from(uris))
         }
         Some(StreamUri::Binary(binary)) => {
             let (stdout, stderr) = logger_pair(streams, &binary, uris, owner).await?;
@@ -193,16 +195,6 @@ async fn stream_output(
             })
         }
     }
-}
-
-/// A pipe whose reading end is pumped into `sink`; returns the container's end.
-fn piped_output(streams: &Streams, sink: Sink, uris: &StdioUris) -> Result<OwnedFd, StdioError> {
-    let failed = StdioError::prepare;
-    let (reader, writer) = pipe().map_err(failed("a pipe"))?;
-    chown(writer.as_fd(), uris.uid, uris.gid).map_err(failed("the owner of a stream"))?;
-    let reader = Watched::readable(reader).map_err(failed("a pipe"))?;
-    streams.pump_output(Source::Pipe(reader), sink);
-    Ok(writer)
 }
 
 /// One logging binary for both streams; returns the container's two ends.
@@ -240,23 +232,9 @@ fn stream_input(streams: &Streams, path: &Path, uris: &StdioUris) -> Result<Owne
         InputPath::Other(file) => Ok(file),
         InputPath::Fifo(fifo) => {
             let fifo = Watched::readable(fifo).map_err(StdioError::prepare("stdin"))?;
-            piped_input(streams, InputSource::Fifo(fifo), uris.uid, uris.gid)
+            piped_input(streams, InputSource::Fifo(fifo), PipeOwner::from(uris))
         }
     }
-}
-
-fn piped_input(
-    streams: &Streams,
-    source: InputSource,
-    uid: u32,
-    gid: u32,
-) -> Result<OwnedFd, StdioError> {
-    let failed = StdioError::prepare;
-    let (reader, writer) = pipe().map_err(failed("a pipe"))?;
-    chown(reader.as_fd(), uid, gid).map_err(failed("the owner of a stream"))?;
-    let writer = Watched::writable(writer).map_err(failed("a pipe"))?;
-    streams.pump_input(source, InputSink::Pipe(writer));
-    Ok(reader)
 }
 
 async fn open_terminal_uris(
@@ -313,83 +291,6 @@ fn fifo_sink(streams: &Streams, path: &Path, stream: &'static str) -> Result<Sin
     streams.hold(|held| held.readers.extend(reader));
     let writer = Watched::writable(writer).map_err(StdioError::prepare("a fifo"))?;
     Ok(Sink::Fd(writer))
-}
-
-fn open_modes(io: &ProcessIo, overflow: Overflow) -> Result<(Streams, ChildStdio), StdioError> {
-    let failed = StdioError::prepare;
-    if io.stdin == IoMode::Terminal {
-        let (queue, source) = stdin::queue();
-        let log = Arc::new(OutputLog::new(vec![OutputStream::Stdout], overflow));
-        let streams = Streams::new(Prepared {
-            input: Some(queue),
-            output: Some(Arc::clone(&log)),
-            terminal: true,
-        });
-        let socket = ConsoleSocket::bind()?;
-        streams.hold(|held| {
-            held.console = Some(PendingConsole {
-                input: Some(InputSource::Queue(source)),
-                output: Sink::Log(log, OutputStream::Stdout),
-                size: io.terminal_size,
-            });
-        });
-        return Ok((streams, ChildStdio::Console(socket)));
-    }
-
-    let captured: Vec<OutputStream> = [
-        (io.stdout, OutputStream::Stdout),
-        (io.stderr, OutputStream::Stderr),
-    ]
-    .into_iter()
-    .filter(|(mode, _)| is_captured(*mode))
-    .map(|(_, stream)| stream)
-    .collect();
-    let log = (!captured.is_empty()).then(|| Arc::new(OutputLog::new(captured, overflow)));
-    let (queue, source) = match io.stdin {
-        IoMode::Pipe | IoMode::Capture => {
-            let (queue, source) = stdin::queue();
-            (Some(queue), Some(source))
-        }
-        _ => (None, None),
-    };
-    let streams = Streams::new(Prepared {
-        input: queue,
-        output: log.clone(),
-        terminal: false,
-    });
-
-    let stdin = match (source, io.stdin) {
-        (Some(source), _) => piped_input(&streams, InputSource::Queue(source), 0, 0)?,
-        (None, IoMode::Inherit) => inherited(rustix::stdio::stdin())?,
-        (None, _) => null_device().map_err(failed("the null device"))?,
-    };
-    let output = |mode, stream| match (&log, mode) {
-        (Some(log), mode) if is_captured(mode) => {
-            let sink = Sink::Log(Arc::clone(log), stream);
-            piped_output(&streams, sink, &StdioUris::default())
-        }
-        (_, IoMode::Inherit) if stream == OutputStream::Stdout => {
-            inherited(rustix::stdio::stdout())
-        }
-        (_, IoMode::Inherit) => inherited(rustix::stdio::stderr()),
-        _ => null_device().map_err(failed("the null device")),
-    };
-    let files = ChildFiles {
-        stdin,
-        stdout: output(io.stdout, OutputStream::Stdout)?,
-        stderr: output(io.stderr, OutputStream::Stderr)?,
-    };
-    Ok((streams, ChildStdio::Files(files)))
-}
-
-/// A pipe for output is read through the service, as captured output is.
-fn is_captured(mode: IoMode) -> bool {
-    matches!(mode, IoMode::Capture | IoMode::Pipe)
-}
-
-fn inherited(fd: std::os::fd::BorrowedFd<'_>) -> Result<OwnedFd, StdioError> {
-    fd.try_clone_to_owned()
-        .map_err(StdioError::prepare("an inherited stream"))
 }
 
 /// stdin is a path; there is no program that writes it.

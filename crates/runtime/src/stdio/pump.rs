@@ -4,10 +4,13 @@
 //! memory but the task's own. It does not read on while its sink is full: the pressure reaches the writer.
 //!
 //! ```text
-//! Running ── exited() ──► Exited ── close() ──► Closed
-//!  read, wait              read until nothing    stop, whatever is pending
-//!  for more                is left, then end
+//! Running ── exited() ──► Exited ──────────────► close() ──► Closed
+//!  read, wait              terminal, captured: read until     stop, whatever
+//!  for more                nothing is left, then end          is pending
+//!                          others: read on to the end
 //! ```
+//!
+//! From a pipe into a pipe or fifo the kernel moves the pages itself, and no byte comes by here.
 
 use std::io;
 use std::time::Duration;
@@ -66,8 +69,11 @@ impl PhaseWatch {
 /// What output comes from.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// The reading end of a pipe: it ends when every writer has gone.
+    /// The reading end of a pipe: it ends when every writer has gone, which may be children of the process
+    /// that outlive it.
     Pipe(Watched),
+    /// The same, but of a process whose exit is the end: what its children write later is nobody's.
+    PipeUntilExit(Watched),
     /// The master of a terminal: it is hung up while nobody holds the slave side.
     Terminal(Option<Watched>),
 }
@@ -89,7 +95,7 @@ impl Source {
     /// or that the other side has gone, so after the exit neither can hide bytes.
     fn look(&self, buffer: &mut Vec<u8>) -> io::Result<Look> {
         let (fd, terminal) = match self {
-            Self::Pipe(fd) => (fd, false),
+            Self::Pipe(fd) | Self::PipeUntilExit(fd) => (fd, false),
             Self::Terminal(Some(fd)) => (fd, true),
             Self::Terminal(None) => return Ok(Look::End),
         };
@@ -118,9 +124,19 @@ impl Source {
         if filled > 0 { Ok(Look::Some) } else { look }
     }
 
+    /// The phase in which nothing more is waited for.
+    fn last_phase(&self) -> Phase {
+        match self {
+            Self::Pipe(_) => Phase::Closed,
+            Self::PipeUntilExit(_) | Self::Terminal(_) => Phase::Exited,
+        }
+    }
+
     async fn wait(&self) -> io::Result<Wake> {
         match self {
-            Self::Pipe(fd) | Self::Terminal(Some(fd)) => fd.wait_readable().await,
+            Self::Pipe(fd) | Self::PipeUntilExit(fd) | Self::Terminal(Some(fd)) => {
+                fd.wait_readable().await
+            }
             Self::Terminal(None) => Ok(Wake::Readable),
         }
     }
@@ -209,19 +225,63 @@ pub(super) async fn run(mut source: Source, mut sink: Sink, mut phase: PhaseWatc
     drop(sink);
 }
 
+/// Lets the kernel move what is there, where both sides are pipes; `None` where they are not, or when nobody
+/// takes it any more.
+async fn splice(
+    source: &Source,
+    sink: &mut Sink,
+    phase: &mut PhaseWatch,
+) -> Option<io::Result<Look>> {
+    let (Source::Pipe(from), Sink::Fd(to)) = (source, &*sink) else {
+        return None;
+    };
+    loop {
+        match from.try_splice(to) {
+            Ok(0) => return Some(Ok(Look::End)),
+            Ok(_) => return Some(Ok(Look::Some)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => {
+                tracing::warn!(%error, "nobody takes the output any more, discarding it");
+                *sink = Sink::Discard;
+                return None;
+            }
+        }
+        // Either side may be the reason.
+        match from.has_input() {
+            Ok(true) => {}
+            Ok(false) => return Some(Ok(Look::Nothing)),
+            Err(error) => return Some(Err(error)),
+        }
+        let room = tokio::select! {
+            room = to.wait_writable() => room,
+            () = phase.reached(Phase::Closed) => return Some(Ok(Look::End)),
+        };
+        if let Err(error) = room {
+            return Some(Err(error));
+        }
+    }
+}
+
 async fn pump(source: &mut Source, sink: &mut Sink, phase: &mut PhaseWatch) -> io::Result<()> {
     let mut reopen_poll = TERMINAL_REOPEN_POLL.0;
     let mut turn = 0_u32;
     let mut buffer = Vec::new();
+    let last_phase = source.last_phase();
     loop {
         // The phase is read before the look: what was written before the exit is there to be seen.
         let before = phase.current();
-        match source.look(&mut buffer)? {
-            _ if before == Phase::Closed => return Ok(()),
+        if before == Phase::Closed {
+            return Ok(());
+        }
+        let look = match splice(source, sink, phase).await {
+            Some(moved) => moved?,
+            None => source.look(&mut buffer)?,
+        };
+        match look {
             Look::End => return Ok(()),
             Look::Some => {
                 reopen_poll = TERMINAL_REOPEN_POLL.0;
-                if !sink.deliver(&mut buffer, phase).await {
+                if !buffer.is_empty() && !sink.deliver(&mut buffer, phase).await {
                     return Ok(());
                 }
                 // Neither side may have made the task wait: the calls about the container come between.
@@ -230,12 +290,12 @@ async fn pump(source: &mut Source, sink: &mut Sink, phase: &mut PhaseWatch) -> i
                     tokio::task::yield_now().await;
                 }
             }
-            Look::Nothing | Look::HungUp if before == Phase::Exited => return Ok(()),
+            Look::Nothing | Look::HungUp if before >= last_phase => return Ok(()),
             Look::Nothing => {
                 buffer = Vec::new();
                 let wake = tokio::select! {
                     wake = source.wait() => wake?,
-                    () = phase.reached(Phase::Exited) => Wake::Readable,
+                    () = phase.reached(last_phase) => Wake::Readable,
                 };
                 if wake == Wake::Stale {
                     source.rewatch()?;
@@ -245,7 +305,7 @@ async fn pump(source: &mut Source, sink: &mut Sink, phase: &mut PhaseWatch) -> i
                 buffer = Vec::new();
                 tokio::select! {
                     () = tokio::time::sleep(reopen_poll) => {}
-                    () = phase.reached(Phase::Exited) => {}
+                    () = phase.reached(last_phase) => {}
                 }
                 reopen_poll = (reopen_poll * 2).min(TERMINAL_REOPEN_POLL.1);
             }

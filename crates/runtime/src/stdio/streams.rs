@@ -99,11 +99,6 @@ impl Streams {
         tokio::spawn(stdin::run(source, sink, close, self.phase()));
     }
 
-    /// Whether the process has a terminal.
-    pub(crate) fn is_terminal(&self) -> bool {
-        self.0.terminal
-    }
-
     /// Takes the terminal that the engine sent, and starts to move its bytes. To be called after the
     /// engine's create or exec returned; what the process wrote before is in the terminal.
     pub(crate) async fn attach_console(&self, socket: ConsoleSocket) -> Result<(), StdioError> {

@@ -9,7 +9,7 @@ async fn open_io(io: &ProcessIo) -> (Streams, ChildStdio) {
     let owner = StdioOwner {
         id: "c1",
         namespace: "ns1",
-        relabelled: false,
+        pumped: false,
     };
     let overflow = Overflow::Block;
     open(StdioSpec::Io { io, overflow }, &owner).await.unwrap()
@@ -155,7 +155,6 @@ async fn a_session_on_a_terminal_merges_its_output() {
         }),
     };
     let (streams, socket) = console(open_io(&io).await);
-    assert!(streams.is_terminal());
     let child = spawn_on_terminal("stty -echo; read line; stty size; echo $line >&2", &socket);
     streams.attach_console(socket).await.unwrap();
     streams.write_stdin(b"typed\n".to_vec()).await.unwrap();

@@ -79,38 +79,38 @@ async fn a_client_may_leave_and_another_come() {
 
 #[tokio::test]
 async fn a_stopped_reader_blocks_the_writer_alone() {
-    for relabelled in [false, true] {
+    for pumped in [false, true] {
         let world = World::new();
         let uris = outputs(&world);
         let owner = StdioOwner {
             id: "c1",
             namespace: "ns1",
-            relabelled,
+            pumped,
         };
         let (streams, files) = files(open(StdioSpec::Uris(&uris), &owner).await.unwrap());
         let _stopped = client_end(uris.stdout.clone());
         let full = world.path("full");
         let mut child = spawn(&more_than_a_fifo_script(&full), files);
-        if relabelled {
+        if pumped {
             until("all was written", move || full.exists()).await;
         }
         child.kill().unwrap();
         ended(child).await;
         let began = std::time::Instant::now();
-        assert_eq!(streams.drained().await, !relabelled);
+        assert_eq!(streams.drained().await, !pumped);
         streams.close().await;
         assert!(began.elapsed() < Duration::from_secs(5));
     }
 }
 
 #[tokio::test]
-async fn a_relabelled_process_writes_through_a_pump_and_loses_nothing() {
+async fn a_pumped_process_loses_nothing() {
     let world = World::new();
     let uris = outputs(&world);
     let owner = StdioOwner {
         id: "c1",
         namespace: "ns1",
-        relabelled: true,
+        pumped: true,
     };
     let (streams, files) = files(open(StdioSpec::Uris(&uris), &owner).await.unwrap());
     let out = client(uris.stdout.clone());
@@ -119,6 +119,37 @@ async fn a_relabelled_process_writes_through_a_pump_and_loses_nothing() {
     assert!(streams.drained().await);
     assert_many_bytes(&read_all(out).await);
     streams.close().await;
+}
+
+#[tokio::test]
+async fn what_outlives_a_pumped_process_writes_on_until_the_close() {
+    let world = World::new();
+    let uris = outputs(&world);
+    let owner = StdioOwner {
+        id: "e1",
+        namespace: "ns1",
+        pumped: true,
+    };
+    let (streams, files) = files(open(StdioSpec::Uris(&uris), &owner).await.unwrap());
+    let out = client_end(uris.stdout.clone());
+    let go = world.fifo("go").unwrap();
+    let script = format!("(read line <{go}; echo late; exec sleep 5) & echo now");
+    let child = spawn(&script, files);
+    assert!(ended(child).await.success());
+    streams.exited();
+    let out = read_until(out, "now").await;
+    write_input(Some(go), b"go\n").await;
+    let mut out = read_until(out, "late").await;
+    assert!(!streams.drained().await);
+    // It holds a pipe of ours, not the client's fifo.
+    streams.close().await;
+    let rest = blocking(move || {
+        let mut rest = Vec::new();
+        out.read_to_end(&mut rest).unwrap();
+        rest
+    })
+    .await;
+    assert_eq!(rest, b"");
 }
 
 #[tokio::test]

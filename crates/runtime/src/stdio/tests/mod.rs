@@ -20,9 +20,8 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::pty::OpenptFlags;
 use tempfile::TempDir;
 
-use super::{
-    ChildFiles, ChildStdio, ConsoleSocket, StdioError, StdioOwner, StdioSpec, Streams, open,
-};
+use super::open::ChildFiles;
+use super::{ChildStdio, ConsoleSocket, StdioError, StdioOwner, StdioSpec, Streams, open};
 
 /// No single step of a test may take longer.
 const STEP_DEADLINE: Duration = Duration::from_secs(60);
@@ -70,7 +69,7 @@ async fn open_uris(uris: &StdioUris) -> Result<(Streams, ChildStdio), StdioError
     let owner = StdioOwner {
         id: "c1",
         namespace: "ns1",
-        relabelled: false,
+        pumped: false,
     };
     open(StdioSpec::Uris(uris), &owner).await
 }
