@@ -3,6 +3,8 @@
 //! The first service runs in a helper process: this very test binary, asked for the test `helper` with a
 //! folder in its environment.
 
+#![allow(clippy::unwrap_used, reason = "test code")]
+
 mod support;
 
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! Pause, update and signals on a real engine.
 
+#![allow(clippy::unwrap_used, reason = "test code")]
+
 mod support;
 
 use std::path::PathBuf;

@@ -1,5 +1,7 @@
 //! Added processes on a real engine.
 
+#![allow(clippy::unwrap_used, reason = "test code")]
+
 mod support;
 
 use a3sbox_oci::{

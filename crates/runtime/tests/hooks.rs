@@ -1,5 +1,7 @@
 //! OCI hooks that stall or fail, where the runtime spec asks for more than runc 1.1 does (field case 06).
 
+#![allow(clippy::unwrap_used, reason = "test code")]
+
 mod support;
 
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,7 @@
 //! A container's life on a real engine (runc 1.1.5 is what CI has).
 
+#![allow(clippy::unwrap_used, reason = "test code")]
+
 mod support;
 
 use a3sbox_oci::{

@@ -1,5 +1,7 @@
 //! containerd's stdio names, terminals, statistics and lack of memory, on a real engine.
 
+#![allow(clippy::unwrap_used, reason = "test code")]
+
 mod support;
 
 use std::io::{Read, Write};

@@ -75,6 +75,16 @@ impl ContainerJournal {
         Ok(())
     }
 
+    /// Makes a fact true that already is, and durable if that is possible.
+    pub(crate) fn note(&mut self, entry: Entry) -> Result<(), JournalError> {
+        self.commit(entry.clone()).inspect_err(|error| {
+            if !matches!(error, JournalError::Illegal(_)) {
+                // Checked by the attempt to commit it.
+                let _ = self.image.apply(entry);
+            }
+        })
+    }
+
     fn compact(&mut self) -> Result<(), JournalError> {
         let lines = self
             .image

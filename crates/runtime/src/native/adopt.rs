@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use a3sbox_oci::ProcessId;
 
+use super::delete::Undo;
 use super::leftover::{self, Leftover};
 use super::{Driver, create, delete, exit};
 use crate::error::RuntimeError;
@@ -108,7 +109,7 @@ async fn one(driver: &Arc<Driver>, folder: &Path) -> Result<(), RuntimeError> {
     container.set_init(slot.clone());
     adopted.execs()?;
     if status == Status::Created && !slot.has_ended() {
-        adopted.started_unseen().await?;
+        adopted.started_unseen().await;
     }
     if !slot.has_ended() {
         exit::watch_init(&container, &slot);
@@ -156,20 +157,24 @@ impl Found<'_> {
     }
 
     /// A start whose service ended before it was recorded: the engine knows.
-    async fn started_unseen(&self) -> Result<(), RuntimeError> {
+    async fn started_unseen(&self) {
+        let container = self.container;
         let hold = SpawnHold::take();
-        let state = self
-            .container
+        let state = container
             .engine
-            .state(self.container.folder(), self.container.id().as_str(), &hold)
-            .await
-            .map_err(RuntimeError::engine("OCI runtime state failed"))?;
-        if state.status == "running" {
-            self.container.commit(Entry::Settled {
+            .state(container.folder(), container.id().as_str(), &hold)
+            .await;
+        drop(hold);
+        let noted = match state {
+            Ok(state) if state.status == "running" => container.note(Entry::Settled {
                 status: Status::Running,
-            })?;
+            }),
+            Ok(_) => return,
+            Err(error) => Err(RuntimeError::engine("OCI runtime state failed")(error)),
+        };
+        if let Err(error) = noted {
+            tracing::warn!(container_id = %container.id(), error = %error, "whether a container was started is not known");
         }
-        Ok(())
     }
 
     fn execs(&self) -> Result<(), RuntimeError> {
@@ -239,8 +244,7 @@ impl Found<'_> {
 /// A create that was under way. Its init may be there already, with the pid in the engine's file.
 async fn undo_interrupted(driver: &Arc<Driver>, container: &Arc<Container>) {
     tracing::warn!(container_id = %container.id(), "undoing a create that was interrupted");
-    let poststop_due = !container.file().poststop.is_empty();
-    delete::undo_create(driver, container, poststop_due).await;
+    delete::undo_create(driver, container, Undo::Interrupted).await;
     remove_unrecorded_cgroup(container);
 }
 

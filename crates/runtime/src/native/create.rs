@@ -17,6 +17,7 @@ use a3sbox_oci::{
 };
 use serde::de::DeserializeOwned;
 
+use super::delete::Undo;
 use super::{Driver, bundle, checkpoint, delete, exit, features, hooks, to_the_end};
 use crate::error::RuntimeError;
 use crate::journal::{ContainerJournal, Entry, Operation, RequestDigest, conflict};
@@ -255,7 +256,7 @@ async fn carry_out(
     let result = match outcome {
         Ok(()) => Ok(container.record()),
         Err((error, poststop_due)) => {
-            delete::undo_create(driver, container, poststop_due).await;
+            delete::undo_create(driver, container, Undo::Failed { poststop_due }).await;
             Err(error.into())
         }
     };

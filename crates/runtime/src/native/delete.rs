@@ -98,7 +98,10 @@ async fn remove(
     container: &Arc<Container>,
     operation: &Operation,
 ) -> Result<(), Error> {
-    kill::everything(container).await;
+    if container.file().shares_pid_namespace {
+        // Without a pid namespace of its own the end of init has ended nobody else.
+        kill::everything(container).await;
+    }
     let streams: Vec<_> = container
         .init()
         .into_iter()
@@ -112,7 +115,7 @@ async fn remove(
     };
     let (deleted, ()) = tokio::join!(engine_delete(container), drain);
     deleted.map_err(RuntimeError::engine("failed to delete task"))?;
-    remove_cgroup(container);
+    remove_cgroup(container).await;
     poststop(container).await;
     for streams in &streams {
         streams.close().await;
@@ -123,8 +126,17 @@ async fn remove(
     Ok(())
 }
 
-/// Undoes a create that failed. What cannot be undone is logged; the caller's error is the first one.
-pub(crate) async fn undo_create(driver: &Driver, container: &Arc<Container>, poststop_due: bool) {
+/// Why a create is undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Undo {
+    /// A step has failed; the engine has cleaned up behind itself.
+    Failed { poststop_due: bool },
+    /// Its service ended in between, and the engine call was killed.
+    Interrupted,
+}
+
+/// Undoes a create. What cannot be undone is logged; the caller's error is the first one.
+pub(crate) async fn undo_create(driver: &Driver, container: &Arc<Container>, why: Undo) {
     if let Some(slot) = container.init()
         && let Some(watched) = &slot.watched
     {
@@ -138,11 +150,25 @@ pub(crate) async fn undo_create(driver: &Driver, container: &Arc<Container>, pos
         && let Ok(cgroup) = configured_cgroup(container)
     {
         container.set_cgroup(cgroup);
+        // After an ordinary failure a process in there is somebody else's: two containers may have been
+        // given one path.
+        if why == Undo::Interrupted {
+            kill::everything(container).await;
+        }
+    } else {
+        kill::everything(container).await;
     }
-    kill::everything(container).await;
     undo_engine(container).await;
-    remove_cgroup(container);
-    if poststop_due {
+    if let Some(cgroup) = container.cgroup()
+        && let Err(error) = cgroup.remove()
+    {
+        tracing::warn!(container_id = %container.id(), error = %error, "the cgroup of a failed create is left");
+    }
+    if why
+        != (Undo::Failed {
+            poststop_due: false,
+        })
+    {
         poststop(container).await;
     }
     if let Err(error) = a3sbox_durable::folder::remove_all(container.folder()) {
@@ -226,10 +252,16 @@ async fn engine_delete(container: &Container) -> Result<(), EngineError> {
     result
 }
 
-fn remove_cgroup(container: &Container) {
-    if let Some(cgroup) = container.cgroup()
-        && let Err(error) = cgroup.remove()
-    {
+/// What the engine has left of the cgroup; a process in it is one that an engine call left there.
+async fn remove_cgroup(container: &Container) {
+    let Some(cgroup) = container.cgroup() else {
+        return;
+    };
+    if cgroup.remove().is_ok() {
+        return;
+    }
+    kill::everything(container).await;
+    if let Err(error) = cgroup.remove() {
         tracing::warn!(container_id = %container.id(), error = %error, "a cgroup is left");
     }
 }

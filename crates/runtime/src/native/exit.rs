@@ -66,11 +66,11 @@ fn finish(container: &Arc<Container>, id: &ProcessId, slot: &ProcessSlot, seen: 
             container.emit_with(Some(id), RuntimeEventKind::OutputDropped, bytes);
         }
     }
-    let committed = container.commit(Entry::Exited {
+    let noted = container.note(Entry::Exited {
         process: id.clone(),
         exit: exit.clone(),
     });
-    if let Err(error) = committed {
+    if let Err(error) = noted {
         // The disk is full or gone. The truth still goes to those who wait; a later service will find
         // the process gone and say that its status is unknown.
         tracing::error!(container_id = %container.id(), error = %error, "an exit was not recorded");

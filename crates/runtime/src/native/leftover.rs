@@ -50,6 +50,20 @@ pub(crate) async fn settle(folder: &Path, what: Leftover) {
             tracing::error!(pid = call.pid(), "a killed engine call does not end");
         }
     }
+    remove_logs(folder);
+}
+
+/// The logs of those calls: nobody will read them.
+fn remove_logs(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry
+            .file_name()
+            .as_bytes()
+            .starts_with(LOG_PREFIX.as_bytes())
+        {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 fn calls(folder: &Path) -> Vec<ProcessIdentity> {

@@ -205,6 +205,16 @@ impl Container {
         Ok(())
     }
 
+    /// A fact that is true whether or not it can be recorded: it is true here in any case.
+    pub(crate) fn note(&self, entry: Entry) -> Result<(), RuntimeError> {
+        let mut live = self.live();
+        if live.is_gone {
+            return Ok(());
+        }
+        live.journal.note(entry)?;
+        Ok(())
+    }
+
     /// Looks for the outcome of an earlier, equal request.
     pub(crate) fn replay(
         &self,

@@ -2,7 +2,12 @@
 //!
 //! Prerequisites are root, `runc` in `PATH`, and a static busybox: `A3SBOX_TEST_BUSYBOX`, or what `hack/setup`
 //! puts into its cache. A missing one fails the test with its name.
-#![allow(dead_code, reason = "each test binary uses its own part of it")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "test code; each test binary uses its own part of it"
+)]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

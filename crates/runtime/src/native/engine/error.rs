@@ -80,7 +80,11 @@ pub(crate) enum FailureKind {
 impl FailureKind {
     fn of(message: &str) -> Self {
         let has = |text: &str| message.contains(text);
-        if has("container does not exist") || has("does not exist") && has("container") {
+        if has("container does not exist")
+            || has("does not exist") && has("container")
+            // crun reads its state file without asking first.
+            || has("error opening file") && has("/status`: No such file or directory")
+        {
             Self::NoContainer
         } else if has("container with given ID already exists")
             || has("already exists") && has("container")

@@ -197,12 +197,13 @@ impl Engine {
         resources: &LinuxResources,
         hold: &SpawnHold,
     ) -> Result<(), EngineError> {
-        let (file, _) = json_file(resources)?;
-        let mut call = Call::new("update", UPDATE_DEADLINE)
-            .option("--resources", "-")
+        let (file, path) = json_file(resources)?;
+        let call = Call::new("update", UPDATE_DEADLINE)
+            .option("--resources", path)
             .arg(id);
-        call.fds.stdin = Some(file.into());
-        self.run(folder, call, hold).await.map(drop)
+        self.run(folder, call, hold).await?;
+        drop(file);
+        Ok(())
     }
 
     pub(crate) async fn checkpoint(
