@@ -193,6 +193,7 @@ fn created<'a>(
         "create",
         "--runtime",
         node.shim.runtime_type(),
+        "--",
         BUSYBOX,
         &id,
     ];

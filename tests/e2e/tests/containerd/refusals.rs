@@ -56,9 +56,14 @@ fn nothing_left(node: &Node<'_>, id: &str) -> Result<()> {
 
 fn a_missing_engine(node: &Node<'_>) -> Result<()> {
     let id = node.id("noengine");
-    let out = node
-        .run(&id, &["--runc-binary", "/no/such/engine"], &["true"])?
-        .refused()?;
+    // Only for runc's own runtime type does ctr have a flag; ours reads the option from its file.
+    let path = config_file(node, &id, "BinaryName = \"/no/such/engine\"\n")?;
+    let option = if node.is_ours() {
+        ["--runtime-config-path", &path]
+    } else {
+        ["--runc-binary", "/no/such/engine"]
+    };
+    let out = node.run(&id, &option, &["true"])?.refused()?;
     ensure!(out.stderr.contains("/no/such/engine"), "{}", out.stderr);
     nothing_left(node, &id)
 }
@@ -92,6 +97,7 @@ fn a_rootfs_that_is_not_there(node: &Node<'_>) -> Result<()> {
         "create",
         "--runtime",
         node.shim.runtime_type(),
+        "--",
         BUSYBOX,
         &id,
         "true",
