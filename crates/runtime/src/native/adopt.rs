@@ -17,7 +17,7 @@ use a3sbox_oci::ProcessId;
 
 use super::delete::Undo;
 use super::leftover::{self, Leftover};
-use super::{Driver, create, delete, exit};
+use super::{Driver, delete, exit, wanted};
 use crate::error::RuntimeError;
 use crate::journal::{ContainerJournal, Entry, ExecEntry, Exit};
 use crate::native::cgroup::Cgroup;
@@ -65,7 +65,7 @@ async fn one(driver: &Arc<Driver>, folder: &Path) -> Result<(), RuntimeError> {
     };
     leftover::settle(folder, leftover).await;
     let is_same_boot = file.boot_id == driver.boot_id;
-    let engine = create::engine_of(&file.engine);
+    let engine = wanted::engine_of(&file.engine);
     let container = Arc::new(Container::new(
         folder.to_path_buf(),
         file,

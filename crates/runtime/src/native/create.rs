@@ -10,40 +10,27 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use a3sbox_oci::oci_spec::runtime::{LinuxNamespaceType, Spec};
 use a3sbox_oci::{
-    ContainerRecord, CreateRequest, ENGINE_EXTENSION, EngineOptions, Error, ErrorCode,
-    IsolationClass, RestoreRequest, RuntimeEventKind, STDIO_EXTENSION, StdioUris,
+    ContainerRecord, CreateRequest, Error, ErrorCode, RestoreRequest, RuntimeEventKind,
 };
-use serde::de::DeserializeOwned;
 
 use super::delete::Undo;
-use super::{Driver, bundle, checkpoint, delete, exit, features, hooks, to_the_end};
+use super::wanted::{self, Wanted};
+use super::{Driver, bundle, checkpoint, delete, exit, hooks, to_the_end};
 use crate::error::RuntimeError;
-use crate::journal::{ContainerJournal, Entry, Operation, RequestDigest, conflict};
+use crate::journal::{ContainerJournal, Entry, Operation, conflict};
 use crate::native::cgroup::Cgroup;
-use crate::native::engine::{CreateCall, Engine, FailureKind, ProcessFds};
+use crate::native::engine::{CreateCall, FailureKind, ProcessFds};
 use crate::native::reaper::{SpawnHold, Watched};
-use crate::owner::record::ContainerFile;
 use crate::owner::state::Status;
 use crate::owner::{Container, ProcessSlot, Turn};
 use crate::stdio::{self, ChildStdio, ConsoleSocket, Overflow, StdioOwner, StdioSpec, Streams};
-
-/// A create or a restore, with its extensions decoded.
-struct Wanted {
-    request: CreateRequest,
-    operation: Operation,
-    engine: EngineOptions,
-    stdio: Option<StdioUris>,
-}
 
 pub(crate) async fn create(
     driver: &Arc<Driver>,
     request: CreateRequest,
 ) -> Result<ContainerRecord, Error> {
-    let digest = create_digest(&request)?;
-    let wanted = decode(driver, request, digest)?;
-    begin(driver, wanted).await
+    begin(driver, Wanted::by_create(driver, request)?).await
 }
 
 /// A restore is a create whose process comes from a checkpoint image.
@@ -51,76 +38,7 @@ pub(crate) async fn restore(
     driver: &Arc<Driver>,
     request: RestoreRequest,
 ) -> Result<ContainerRecord, Error> {
-    let create = CreateRequest {
-        context: request.context,
-        id: request.id,
-        bundle: request.bundle,
-        isolation: request.isolation,
-        attachments: request.attachments,
-    };
-    let digest = RequestDigest::of(
-        "restore",
-        &(
-            create_digest(&create)?,
-            &request.image_path,
-            &request.work_path,
-        ),
-    )?;
-    let mut wanted = decode(driver, create, digest)?;
-    wanted.engine.restore_from = Some(request.image_path);
-    wanted.engine.criu_work_path = request.work_path;
-    begin(driver, wanted).await
-}
-
-fn create_digest(request: &CreateRequest) -> Result<RequestDigest, Error> {
-    // The digests stand for the bytes that they were made from.
-    RequestDigest::of(
-        "create",
-        &(
-            &request.id,
-            request.bundle.directory(),
-            request.bundle.config_digest(),
-            &request.isolation,
-            request.attachments.digest()?,
-        ),
-    )
-}
-
-fn decode(driver: &Driver, request: CreateRequest, digest: RequestDigest) -> Result<Wanted, Error> {
-    if request.isolation.class() != IsolationClass::SharedHostKernel {
-        return Err(Error::new(
-            ErrorCode::Unsupported,
-            "the native driver gives no isolation stronger than the shared host kernel",
-        ));
-    }
-    features::attachments()?.require(&request.attachments)?;
-    let engine = driver
-        .config
-        .engine_for(extension(&request, ENGINE_EXTENSION)?);
-    let stdio = extension(&request, STDIO_EXTENSION)?;
-    Ok(Wanted {
-        operation: Operation {
-            id: request.context.operation_id.clone(),
-            digest,
-        },
-        request,
-        engine,
-        stdio,
-    })
-}
-
-fn extension<T: DeserializeOwned>(request: &CreateRequest, name: &str) -> Result<Option<T>, Error> {
-    request
-        .attachments
-        .extension_value(name)
-        .map(|value| T::deserialize(value))
-        .transpose()
-        .map_err(|error| {
-            Error::new(
-                ErrorCode::InvalidArgument,
-                format!("extension {name} is malformed: {error}"),
-            )
-        })
+    begin(driver, Wanted::by_restore(driver, request)?).await
 }
 
 async fn begin(driver: &Arc<Driver>, wanted: Wanted) -> Result<ContainerRecord, Error> {
@@ -180,35 +98,14 @@ fn reserve(
     driver: &Driver,
     wanted: &Wanted,
 ) -> Result<Option<(Arc<Container>, Turn)>, RuntimeError> {
-    let request = &wanted.request;
-    let spec = request.bundle.spec();
-    let file = ContainerFile {
-        schema_version: ContainerFile::SCHEMA_VERSION,
-        boot_id: driver.boot_id.clone(),
-        id: request.id.clone(),
-        generation: driver.registry.next_generation(),
-        create: wanted.operation.clone(),
-        isolation: request.isolation.class(),
-        bundle: request.bundle.directory().to_path_buf(),
-        config_digest: request.bundle.config_digest().to_owned(),
-        attachments_digest: Some(request.attachments.digest()?),
-        oci_version: spec.version().clone(),
-        annotations: spec.annotations().clone(),
-        engine: wanted.engine.clone(),
-        stdio: wanted.stdio.clone(),
-        terminal: is_terminal(spec),
-        shares_pid_namespace: shares_pid_namespace(spec),
-        cgroups_path: spec
-            .linux()
-            .as_ref()
-            .and_then(|linux| linux.cgroups_path().clone()),
-        poststop: hooks::driver_poststop(spec).to_vec(),
-        poststart_timeout: hooks::HookGuard::for_start(spec.hooks().as_ref())
-            .map(hooks::HookGuard::longest_timeout_s),
-    };
-    driver.registry.insert_with(&request.id, || {
-        let folder = driver.config.root.join(request.id.as_str());
-        a3sbox_durable::folder::create(&folder)?;
+    let id = &wanted.request.id;
+    let file = wanted.file(driver)?;
+    driver.registry.insert_with(id, || {
+        let folder = driver.config.root.join(id.as_str());
+        if !a3sbox_durable::folder::create(&folder)? {
+            // One that could not be adopted. It is kept for whoever can read it.
+            return Err(in_the_way(&folder).into());
+        }
         let made = (|| {
             file.write(&folder)?;
             ContainerJournal::open(&folder).map_err(RuntimeError::from)
@@ -221,7 +118,7 @@ fn reserve(
                 return Err(error);
             }
         };
-        let engine = engine_of(&wanted.engine);
+        let engine = wanted::engine_of(&wanted.engine);
         Ok(Container::new(
             folder,
             file,
@@ -232,17 +129,14 @@ fn reserve(
     })
 }
 
-pub(crate) fn engine_of(options: &EngineOptions) -> Engine {
-    Engine {
-        binary: options
-            .binary
-            .as_deref()
-            .unwrap_or(crate::config::DEFAULT_ENGINE)
-            .into(),
-        root: options.root.clone().unwrap_or_default(),
-        systemd_cgroup: options.systemd_cgroup,
-        criu: options.criu_path.clone(),
-    }
+fn in_the_way(folder: &Path) -> Error {
+    Error::new(
+        ErrorCode::AlreadyExists,
+        format!(
+            "{} is in the way: it holds the state of a container that this service cannot read",
+            folder.display()
+        ),
+    )
 }
 
 async fn carry_out(
@@ -276,7 +170,7 @@ async fn run(
     let owner = StdioOwner {
         id: container.id().as_str(),
         namespace: &driver.config.namespace,
-        pumped: is_relabelled(spec.process().as_ref()),
+        pumped: wanted::is_relabelled(spec.process().as_ref()),
     };
     let source = match &wanted.stdio {
         Some(uris) => StdioSpec::Uris(uris),
@@ -400,36 +294,4 @@ pub(crate) fn child_stdio(child: ChildStdio) -> (ProcessFds, Option<ConsoleSocke
             None,
         ),
     }
-}
-
-fn is_terminal(spec: &Spec) -> bool {
-    spec.process()
-        .as_ref()
-        .and_then(|process| process.terminal())
-        .unwrap_or(false)
-}
-
-/// The process changes its label and so may not use files that containerd labelled.
-fn is_relabelled(process: Option<&a3sbox_oci::Process>) -> bool {
-    process
-        .and_then(|process| process.selinux_label().as_deref())
-        .is_some_and(|label| !label.is_empty())
-}
-
-/// Without a new pid namespace the end of init does not take the others along.
-fn shares_pid_namespace(spec: &Spec) -> bool {
-    let has_own = spec
-        .linux()
-        .as_ref()
-        .and_then(|linux| linux.namespaces().as_ref())
-        .is_some_and(|namespaces| {
-            namespaces.iter().any(|namespace| {
-                namespace.typ() == LinuxNamespaceType::Pid && is_new(namespace.path().as_deref())
-            })
-        });
-    !has_own
-}
-
-fn is_new(path: Option<&Path>) -> bool {
-    path.is_none_or(|path| path.as_os_str().is_empty())
 }

@@ -11,7 +11,7 @@ use a3sbox_oci::{
 };
 
 use super::checkpoint::is_in_path;
-use super::{Driver, create};
+use super::{Driver, wanted};
 use crate::native::engine::EngineError;
 use crate::native::reaper::SpawnHold;
 
@@ -27,7 +27,7 @@ pub(crate) fn attachments() -> Result<AttachmentCapabilities, Error> {
 
 pub(crate) async fn features(driver: &Arc<Driver>) -> Result<RuntimeInfo, Error> {
     let options = driver.config.engine_for(None);
-    let engine = create::engine_of(&options);
+    let engine = wanted::engine_of(&options);
     let hold = SpawnHold::take();
     let reported = engine.features(&driver.config.root, &hold).await;
     drop(hold);

@@ -22,6 +22,7 @@ pub(crate) mod start;
 pub(crate) mod stats;
 pub(crate) mod stream;
 pub(crate) mod update;
+pub(crate) mod wanted;
 
 use std::future::Future;
 use std::sync::Arc;

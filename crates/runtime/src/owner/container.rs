@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use a3sbox_oci::oci_spec::runtime::StateBuilder;
 use a3sbox_oci::{
     ContainerId, ContainerRecord, ContainerTarget, DriverKind, Error, ErrorCode, Generation,
-    OperationContext, PAUSED_STATE_ANNOTATION, ProcessId, ProcessTarget, RuntimeEventKind,
+    OperationContext, PAUSED_STATE_ANNOTATION, ProcessId, RuntimeEventKind,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -29,15 +29,6 @@ const MAX_PARALLEL_EXECS: u32 = 64;
 #[derive(Debug)]
 pub(crate) struct Turn(#[expect(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
 
-/// What became of an attempt to take a process id.
-#[derive(Debug)]
-pub(crate) enum Reserved {
-    Fresh,
-    Done(Arc<ProcessSlot>),
-    /// Ends, with an error, when that exec has settled.
-    UnderWay(watch::Receiver<()>),
-}
-
 #[derive(Debug)]
 pub(crate) struct Container {
     folder: PathBuf,
@@ -56,12 +47,12 @@ pub(crate) struct Container {
 }
 
 #[derive(Debug)]
-struct Live {
-    journal: ContainerJournal,
-    init: Option<Arc<ProcessSlot>>,
-    execs: HashMap<ProcessId, Arc<ProcessSlot>>,
+pub(super) struct Live {
+    pub(super) journal: ContainerJournal,
+    pub(super) init: Option<Arc<ProcessSlot>>,
+    pub(super) execs: HashMap<ProcessId, Arc<ProcessSlot>>,
     /// Process ids whose exec is under way.
-    reserved: HashMap<ProcessId, (Operation, watch::Sender<()>)>,
+    pub(super) reserved: HashMap<ProcessId, (Operation, watch::Sender<()>)>,
     /// It was deleted; who still holds it must not touch its folder.
     is_gone: bool,
 }
@@ -94,7 +85,7 @@ impl Container {
         }
     }
 
-    fn live(&self) -> MutexGuard<'_, Live> {
+    pub(super) fn live(&self) -> MutexGuard<'_, Live> {
         // Every change under it is a journal line first: a panic leaves the older, valid state.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -277,85 +268,6 @@ impl Container {
         }
     }
 
-    pub(crate) fn init(&self) -> Option<Arc<ProcessSlot>> {
-        self.live().init.clone()
-    }
-
-    pub(crate) fn set_init(&self, slot: Arc<ProcessSlot>) {
-        self.live().init = Some(slot);
-    }
-
-    /// The process with this id; the container's generation is checked as well.
-    pub(crate) fn process(&self, target: &ProcessTarget) -> Result<Arc<ProcessSlot>, Error> {
-        let live = self.live();
-        let slot = if target.process_id.is_init() {
-            live.init.clone()
-        } else {
-            live.execs.get(&target.process_id).cloned()
-        };
-        slot.ok_or_else(|| {
-            Error::new(
-                ErrorCode::NotFound,
-                format!(
-                    "no such process {} in container {}",
-                    target.process_id,
-                    self.id()
-                ),
-            )
-        })
-    }
-
-    /// All added processes, by id.
-    pub(crate) fn execs(&self) -> Vec<(ProcessId, Arc<ProcessSlot>)> {
-        let mut execs: Vec<_> = self
-            .live()
-            .execs
-            .iter()
-            .map(|(id, slot)| (id.clone(), slot.clone()))
-            .collect();
-        execs.sort_by(|(a, _), (b, _)| a.cmp(b));
-        execs
-    }
-
-    /// Takes a process id for an exec. The same exec may have been carried out before, or be under way.
-    pub(crate) fn reserve(
-        &self,
-        process: &ProcessId,
-        operation: &Operation,
-    ) -> Result<Reserved, Error> {
-        let mut live = self.live();
-        if let Some(exec) = live.journal.image.execs.get(process) {
-            let is_same = exec.entry.operation.as_ref() == Some(operation);
-            return match live.execs.get(process) {
-                Some(slot) if is_same => Ok(Reserved::Done(slot.clone())),
-                _ => Err(taken(process)),
-            };
-        }
-        if let Some((known, settled)) = live.reserved.get(process) {
-            return if known == operation {
-                Ok(Reserved::UnderWay(settled.subscribe()))
-            } else {
-                Err(taken(process))
-            };
-        }
-        live.reserved
-            .insert(process.clone(), (operation.clone(), watch::Sender::new(())));
-        Ok(Reserved::Fresh)
-    }
-
-    /// The exec has settled: who waits for it is woken by the end of the channel.
-    pub(crate) fn unreserve(&self, process: &ProcessId) {
-        self.live().reserved.remove(process);
-    }
-
-    pub(crate) fn insert_exec(&self, process: &ProcessId, slot: Arc<ProcessSlot>) {
-        self.live().execs.insert(process.clone(), slot);
-    }
-
-    pub(crate) fn remove_exec(&self, process: &ProcessId) {
-        self.live().execs.remove(process);
-    }
-
     /// From now on nothing is written to its folder, and no verb gets a turn.
     pub(crate) fn mark_gone(&self) {
         self.live().is_gone = true;
@@ -375,13 +287,6 @@ impl Container {
         self.events
             .push(self.target(), process.cloned(), kind, attributes);
     }
-}
-
-fn taken(process: &ProcessId) -> Error {
-    Error::new(
-        ErrorCode::Conflict,
-        format!("process id {process} was used with another request"),
-    )
 }
 
 /// The operation of a request: its id, and the digest of what decides on its effect.

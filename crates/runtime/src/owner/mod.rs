@@ -8,10 +8,12 @@
 
 mod container;
 mod process;
+mod processes;
 pub(crate) mod record;
 mod registry;
 pub(crate) mod state;
 
-pub(crate) use container::{Container, Reserved, Turn, operation, wrong_state};
+pub(crate) use container::{Container, Turn, operation, wrong_state};
 pub(crate) use process::ProcessSlot;
+pub(crate) use processes::Reserved;
 pub(crate) use registry::Registry;

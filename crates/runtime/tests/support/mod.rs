@@ -57,6 +57,21 @@ impl World {
         world
     }
 
+    /// A service that reaps orphans: for a test binary whose children are all the service's.
+    pub(crate) async fn sweeping() -> Self {
+        let own = tempfile::Builder::new()
+            .prefix("a3sbox-runtime-test-")
+            .tempdir()
+            .unwrap();
+        let mut config = RuntimeConfig::new(own.path().join("state"));
+        config.sweep_orphans = true;
+        Self {
+            folder: own.path().to_path_buf(),
+            own: Some(own),
+            service: NativeRuntimeService::open(config).await.unwrap(),
+        }
+    }
+
     /// A service on a folder that another one may have used before.
     pub(crate) async fn in_folder(folder: &Path) -> Self {
         Self {
