@@ -34,11 +34,14 @@ pub(crate) fn require_criu(options: &EngineOptions) -> Result<(), Error> {
 }
 
 pub(crate) fn is_in_path(name: &str) -> bool {
-    std::env::var_os("PATH").is_some_and(|path| is_in(&path, name))
+    std::env::var_os("PATH").is_some_and(|path| find_in(&path, name).is_some())
 }
 
-fn is_in(path: &OsStr, name: &str) -> bool {
-    std::env::split_paths(path).any(|folder| folder.join(name).is_file())
+/// The first file of that name in the folders of a search path.
+pub(crate) fn find_in(path: &OsStr, name: &str) -> Option<PathBuf> {
+    std::env::split_paths(path)
+        .map(|folder| folder.join(name))
+        .find(|candidate| candidate.is_file())
 }
 
 /// Where CRIU writes its logs; ours goes with the container.
@@ -116,6 +119,6 @@ mod tests {
         let error = require_criu(&options).unwrap_err();
         assert_eq!(error.code, ErrorCode::Unsupported);
         assert!(error.message.contains("/no/such/criu"), "{error}");
-        assert!(!is_in(OsStr::new("/no/such:/nor/this"), CRIU));
+        assert!(find_in(OsStr::new("/no/such:/nor/this"), CRIU).is_none());
     }
 }

@@ -1,6 +1,8 @@
 //! What the service can do: the engine's own report, and the driver's verbs.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use a3sbox_oci::{
@@ -9,14 +11,18 @@ use a3sbox_oci::{
     RUNTIME_FEATURES_SCHEMA, RuntimeFeatures, RuntimeInfo, RuntimeOperation, STDIO_EXTENSION,
     STDIO_EXTENSION_VERSION,
 };
+use sha2::{Digest as _, Sha256};
 
 use super::checkpoint::is_in_path;
 use super::{Driver, wanted};
-use crate::native::engine::EngineError;
+use crate::native::engine::{Engine, EngineError};
 use crate::native::reaper::SpawnHold;
 
 /// For an engine that has no `features` verb: what every OCI engine is.
 const UNREPORTED: &str = r#"{"ociVersionMin":"1.0.0","ociVersionMax":"1.0.2-dev"}"#;
+
+/// The longest report that is read back.
+const MAX_REPORT_BYTES: u64 = 256 * 1024;
 
 /// The attachments that a create may carry.
 pub(crate) fn attachments() -> Result<AttachmentCapabilities, Error> {
@@ -28,10 +34,7 @@ pub(crate) fn attachments() -> Result<AttachmentCapabilities, Error> {
 pub(crate) async fn features(driver: &Arc<Driver>) -> Result<RuntimeInfo, Error> {
     let options = driver.config.engine_for(None);
     let engine = wanted::engine_of(&options);
-    let hold = SpawnHold::take();
-    let reported = engine.features(&driver.config.root, &hold).await;
-    drop(hold);
-    let (oci, status, reason) = match reported {
+    let (oci, status, reason) = match report_of(&engine, driver).await {
         Ok(json) => (
             serde_json::from_slice(&json).ok(),
             CapabilityStatus::Available,
@@ -75,6 +78,53 @@ pub(crate) async fn features(driver: &Arc<Driver>) -> Result<RuntimeInfo, Error>
         operations: operations(),
         attachments: attachments()?,
     })
+}
+
+/// The engine's report, asked once per engine binary and kept in the engine's own folder: a process per
+/// create would be a third of its cost.
+async fn report_of(engine: &Engine, driver: &Arc<Driver>) -> Result<Vec<u8>, EngineError> {
+    let kept = report_file(engine);
+    let known = kept.as_deref().and_then(|path| {
+        a3sbox_durable::record::read(path, MAX_REPORT_BYTES)
+            .ok()
+            .flatten()
+    });
+    if let Some(json) = known {
+        return Ok(json);
+    }
+    let hold = SpawnHold::take();
+    let json = engine.features(&driver.config.root, &hold).await?;
+    drop(hold);
+    if let Some(path) = kept {
+        let stored = path
+            .parent()
+            .map_or(Ok(()), a3sbox_durable::folder::create_all)
+            .and_then(|()| a3sbox_durable::replace(&path, &json));
+        if let Err(error) = stored {
+            tracing::debug!(error = %error, "the engine's report is not kept");
+        }
+    }
+    Ok(json)
+}
+
+/// Where the report of exactly this binary is kept; another one, also at the same path, has another name.
+fn report_file(engine: &Engine) -> Option<PathBuf> {
+    let metadata = std::fs::metadata(&engine.binary).ok()?;
+    let identity = format!(
+        "{}:{}:{}:{}:{}",
+        engine.binary.display(),
+        metadata.ino(),
+        metadata.size(),
+        metadata.mtime(),
+        metadata.mtime_nsec()
+    );
+    let digest = Sha256::digest(identity.as_bytes());
+    let name = digest
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect::<String>();
+    Some(engine.root.join(format!(".features-{name}.json")))
 }
 
 /// Every verb but those that this driver or host does not have.

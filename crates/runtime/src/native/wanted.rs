@@ -1,6 +1,6 @@
 //! What a create or a restore asks for, before anything is done about it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use a3sbox_oci::oci_spec::runtime::{LinuxNamespaceType, Spec};
 use a3sbox_oci::{
@@ -135,15 +135,27 @@ fn extension<T: DeserializeOwned>(request: &CreateRequest, name: &str) -> Result
 
 pub(crate) fn engine_of(options: &EngineOptions) -> Engine {
     Engine {
-        binary: options
-            .binary
-            .as_deref()
-            .unwrap_or(crate::config::DEFAULT_ENGINE)
-            .into(),
+        binary: in_path(
+            options
+                .binary
+                .as_deref()
+                .unwrap_or(crate::config::DEFAULT_ENGINE),
+        ),
         root: options.root.clone().unwrap_or_default(),
         systemd_cgroup: options.systemd_cgroup,
         criu: options.criu_path.clone(),
     }
+}
+
+/// A bare name as the first executable of `PATH` that has it; one that is not found stays as it is, and
+/// its start says so.
+fn in_path(name: &str) -> PathBuf {
+    if name.contains('/') {
+        return name.into();
+    }
+    std::env::var_os("PATH")
+        .and_then(|path| super::checkpoint::find_in(&path, name))
+        .unwrap_or_else(|| name.into())
 }
 
 fn is_terminal(spec: &Spec) -> bool {
