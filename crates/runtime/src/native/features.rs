@@ -80,7 +80,7 @@ pub(crate) async fn features(driver: &Arc<Driver>) -> Result<RuntimeInfo, Error>
     })
 }
 
-/// The engine's report, asked once per engine binary and kept in the engine's own folder: a process per
+/// The engine's report, asked once per engine binary and kept beside the engine's folder: a process per
 /// create would be a third of its cost.
 async fn report_of(engine: &Engine, driver: &Arc<Driver>) -> Result<Vec<u8>, EngineError> {
     let kept = report_file(engine);
@@ -124,7 +124,13 @@ fn report_file(engine: &Engine) -> Option<PathBuf> {
         .take(8)
         .map(|byte| format!("{byte:02x}"))
         .collect::<String>();
-    Some(engine.root.join(format!(".features-{name}.json")))
+    let folder = engine.root.file_name()?.to_string_lossy();
+    // Beside the engine's folder: in it, the engine takes everything for a container.
+    Some(
+        engine
+            .root
+            .with_file_name(format!("{folder}-features-{name}.json")),
+    )
 }
 
 /// Every verb but those that this driver or host does not have.
