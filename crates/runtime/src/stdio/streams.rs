@@ -54,7 +54,7 @@ pub(super) struct PendingConsole {
     pub(super) size: Option<TerminalSize>,
 }
 
-/// What [`super::open`] prepared before the handle exists.
+/// What [`super::open()`] prepared before the handle exists.
 #[derive(Debug, Default)]
 pub(super) struct Prepared {
     pub(super) input: Option<InputQueue>,
