@@ -36,6 +36,19 @@ impl Handle {
                 .ok_or_else(|| no_such_process(exec_id)),
         }
     }
+
+    fn has_stopped(&self) -> bool {
+        self.init.borrow().status == TaskStatus::Stopped
+    }
+
+    /// What Pids tells of a container without processes: its init, as it was. containerd 2 takes a shim
+    /// with an empty list for a leaked one when it comes back, and deletes the task with its exit status.
+    fn ended_init(&self) -> Vec<TaskPid> {
+        vec![TaskPid {
+            pid: self.init.borrow().pid,
+            exec_id: None,
+        }]
+    }
 }
 
 fn gone() -> TaskError {
@@ -182,13 +195,20 @@ impl TaskManager for LocalExecutionManager {
 
     async fn pids(&self, key: &TaskKey) -> TaskResult<Vec<TaskPid>> {
         let handle = self.tasks.handle(key)?;
-        if handle.init.borrow().status == TaskStatus::Stopped {
-            return Ok(Vec::new());
+        if handle.has_stopped() {
+            return Ok(handle.ended_init());
         }
         let task = handle.engine.task()?;
-        let processes = timeout(handle.engine.deadlines.pids, task.pids(&handle.record))
+        let listed = timeout(handle.engine.deadlines.pids, task.pids(&handle.record))
             .await
-            .map_err(|_| too_slow("the list of processes"))??;
+            .map_err(|_| too_slow("the list of processes"))
+            .and_then(|listed| listed);
+        let processes = match listed {
+            Ok(processes) if processes.is_empty() => return Ok(handle.ended_init()),
+            // It ended while it was asked.
+            Err(_) if handle.has_stopped() => return Ok(handle.ended_init()),
+            listed => listed?,
+        };
         let names = handle.execs.names();
         Ok(processes
             .into_iter()

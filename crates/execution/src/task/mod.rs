@@ -80,7 +80,8 @@ pub trait TaskManager: Send + Sync {
     ) -> TaskResult<()>;
     /// Ends the process's standard input after the bytes already written; valid from Created on.
     async fn close_stdin(&self, key: &TaskKey, process: Option<&str>) -> TaskResult<()>;
-    /// Every process in the container, with the exec id where it is one that was asked for.
+    /// Every process in the container, with the exec id where it is one that was asked for. Never empty:
+    /// a container that ended has its init, by the pid that it had.
     async fn pids(&self, key: &TaskKey) -> TaskResult<Vec<TaskPid>>;
     async fn stats(&self, key: &TaskKey) -> TaskResult<ContainerStats>;
     async fn state(&self, key: &TaskKey, process: Option<&str>) -> TaskResult<TaskState>;
