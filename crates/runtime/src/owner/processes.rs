@@ -102,6 +102,6 @@ impl Container {
 fn taken(process: &ProcessId) -> Error {
     Error::new(
         ErrorCode::Conflict,
-        format!("process id {process} was used with another request"),
+        format!("process id {process} was used with a different request"),
     )
 }
