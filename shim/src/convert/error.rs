@@ -20,7 +20,7 @@ pub(crate) fn status(error: &TaskError) -> Error {
         TaskError::PermissionDenied(_) => Code::PERMISSION_DENIED,
         TaskError::Unavailable(_) => Code::UNAVAILABLE,
         // What has no class of its own is unknown to the stock shim too; ctr and kubelet print the text.
-        TaskError::Internal(_) => Code::UNKNOWN,
+        TaskError::WrongState(_) | TaskError::Internal(_) => Code::UNKNOWN,
     };
     Error::RpcStatus(get_status(code, error))
 }
@@ -88,6 +88,7 @@ mod tests {
             (TaskError::DeadlineExceeded(text()), Code::DEADLINE_EXCEEDED),
             (TaskError::PermissionDenied(text()), Code::PERMISSION_DENIED),
             (TaskError::Unavailable(text()), Code::UNAVAILABLE),
+            (TaskError::WrongState(text()), Code::UNKNOWN),
             (TaskError::Internal(text()), Code::UNKNOWN),
         ];
         for (error, code) in table {

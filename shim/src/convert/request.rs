@@ -10,6 +10,7 @@ use a3sbox_oci::{EngineOptions, StdioUris, TerminalSize};
 use containerd_shim_protos::api::{CheckpointTaskRequest, CreateTaskRequest, ExecProcessRequest};
 use containerd_shim_protos::types::mount::Mount;
 use protobuf::well_known_types::any::Any;
+use serde_json::{Map, Value};
 
 use crate::grouping;
 use crate::options::{self, OptionsError, RuncOptions};
@@ -139,7 +140,7 @@ pub(crate) fn exec(
     if request.exec_id.is_empty() {
         return Err(RequestError::Missing { field: "exec id" });
     }
-    let mut process: Process = json("process spec", request.spec.as_ref())?;
+    let mut process: Process = json_object("process spec", request.spec.as_ref(), fill_process)?;
     // The request decides about the terminal, as in the stock shim.
     process.set_terminal(Some(request.terminal));
     let stdio = StdioUris {
@@ -156,7 +157,7 @@ pub(crate) fn exec(
 
 /// Task Update: containerd sends JSON in an `Any`.
 pub(crate) fn resources(any: Option<&Any>) -> Result<LinuxResources, RequestError> {
-    json("resources", any)
+    json_object("resources", any, |_| {})
 }
 
 /// Task Checkpoint.
@@ -211,12 +212,32 @@ pub(crate) fn terminal_size(width: u32, height: u32) -> TerminalSize {
     }
 }
 
-fn json<T: serde::de::DeserializeOwned>(
+/// Reads an object as Go reads it: what is not named there is zero. `fill` adds what our types require.
+fn json_object<T: serde::de::DeserializeOwned>(
     what: &'static str,
     any: Option<&Any>,
+    fill: impl FnOnce(&mut Map<String, Value>),
 ) -> Result<T, RequestError> {
     let any = any.ok_or(RequestError::Missing { field: what })?;
-    serde_json::from_slice(&any.value).map_err(|source| RequestError::Json { what, source })
+    let read = || {
+        let mut object: Map<String, Value> = serde_json::from_slice(&any.value)?;
+        fill(&mut object);
+        serde_json::from_value(Value::Object(object))
+    };
+    read().map_err(|source| RequestError::Json { what, source })
+}
+
+/// The members that a process must have, as their zero values. An empty folder is refused at the start.
+fn fill_process(process: &mut Map<String, Value>) {
+    process.entry("cwd").or_insert_with(|| Value::from(""));
+    let user = process
+        .entry("user")
+        .or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(user) = user {
+        for id in ["uid", "gid"] {
+            user.entry(id).or_insert_with(|| Value::from(0));
+        }
+    }
 }
 
 fn mount(mount: &Mount) -> RootfsMount {
@@ -327,6 +348,20 @@ mod tests {
         assert_eq!(terminal_size(120, 40), size(120, 40));
         assert_eq!(terminal_size(0, 0), size(80, 24));
         assert_eq!(terminal_size(100_000, 1), size(u16::MAX, 1));
+    }
+
+    #[test]
+    fn a_process_may_leave_out_what_is_zero_and_a_list_is_none() {
+        let read = |text: &str| {
+            let mut any = Any::new();
+            any.value = text.as_bytes().to_vec();
+            json_object::<Process>("process spec", Some(&any), fill_process)
+        };
+        let process = read(r#"{"args": ["true"], "cwd": "/", "user": {"uid": 5}}"#).unwrap();
+        assert_eq!((process.user().uid(), process.user().gid()), (5, 0));
+        assert!(read(r#"{"args": ["true"]}"#).is_ok());
+        assert!(read("[]").is_err());
+        assert!(read("\"text\"").is_err());
     }
 
     #[test]

@@ -10,10 +10,10 @@ use anyhow::{Context, Result};
 use containerd_client::Client;
 use containerd_client::services::v1::snapshots::MountsRequest;
 use containerd_client::services::v1::{
-    CloseIoRequest, CreateTaskRequest, DeleteProcessRequest, DeleteResponse, DeleteTaskRequest,
-    ExecProcessRequest, GetRequest, KillRequest, ListPidsRequest, MetricsRequest, PauseTaskRequest,
-    ResizePtyRequest, ResumeTaskRequest, StartRequest, UpdateTaskRequest, WaitRequest,
-    WaitResponse,
+    CheckpointTaskRequest, CloseIoRequest, CreateTaskRequest, DeleteProcessRequest, DeleteResponse,
+    DeleteTaskRequest, ExecProcessRequest, GetRequest, KillRequest, ListPidsRequest,
+    MetricsRequest, PauseTaskRequest, ResizePtyRequest, ResumeTaskRequest, StartRequest,
+    UpdateTaskRequest, WaitRequest, WaitResponse,
 };
 use containerd_client::tonic::{Code, Request, Response, Status};
 use containerd_client::types::Mount;
@@ -268,6 +268,18 @@ impl Api {
         });
         self.within(CALL_LIMIT, async {
             self.client.tasks().update(request).await
+        })
+        .map(drop)
+    }
+
+    /// Task Checkpoint with the options that the shim has by default.
+    pub fn checkpoint(&self, id: &str) -> Called<()> {
+        let request = self.request(CheckpointTaskRequest {
+            container_id: id.into(),
+            ..Default::default()
+        });
+        self.within(CALL_LIMIT, async {
+            self.client.tasks().checkpoint(request).await
         })
         .map(drop)
     }

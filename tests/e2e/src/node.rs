@@ -225,9 +225,11 @@ impl Node<'_> {
         NAMESPACE
     }
 
-    /// A container id that no other case uses.
+    /// A container id that no other case uses, nor another run of the suite: cgroups of a machine share
+    /// their names. Of one width, so that none is the beginning of another.
     pub fn id(&self, hint: &str) -> String {
-        format!("{hint}-{}", NEXT_ID.fetch_add(1, Ordering::Relaxed))
+        let number = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        format!("{hint}-{:x}-{number:04}", std::process::id())
     }
 
     /// Client for containerd's own API, in this node's namespace.

@@ -12,6 +12,9 @@ pub enum TaskError {
     /// The process is in a state in which the verb makes no sense.
     #[error("{0}")]
     FailedPrecondition(String),
+    /// The same, where containerd's runc shim has a text and no code for it.
+    #[error("{0}")]
+    WrongState(String),
     #[error("{0}")]
     InvalidArgument(String),
     /// This engine, driver or host cannot do it.

@@ -188,7 +188,7 @@ impl Refusal {
             Self::ProcessGone => {
                 TaskError::NotFound("cannot delete a deleted process: not found".to_owned())
             }
-            Self::Precondition(text) => TaskError::FailedPrecondition(text.to_owned()),
+            Self::Precondition(text) => TaskError::WrongState(text.to_owned()),
         }
     }
 }
@@ -327,9 +327,8 @@ pub(crate) const fn next_init(state: InitState, event: InitEvent) -> Verdict<Ini
             S::Created | S::Starting | S::Running | S::Pausing | S::Paused | S::Resuming,
             Ev::Resize,
         ) => Go(state, &[E::Resize]),
-        (S::StartingEnded | S::Draining | S::Stopped | S::Deleting, Ev::Resize) => {
-            no("cannot resize a stopped container")
-        }
+        // A client's first resize may come after a short life has ended.
+        (S::StartingEnded | S::Draining | S::Stopped | S::Deleting, Ev::Resize) => Done,
         (
             S::Created | S::Starting | S::Running | S::Pausing | S::Paused | S::Resuming,
             Ev::CloseStdin,

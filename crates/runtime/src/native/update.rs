@@ -25,8 +25,9 @@ pub(crate) async fn update(
     }
     match container.status() {
         // A created one as well: a kubelet sets the cpus of a container before it starts it.
-        Status::Created | Status::Running => {}
-        status @ (Status::Creating | Status::Paused | Status::Stopped) => {
+        // A paused one too: its limits are no business of its freezer.
+        Status::Created | Status::Running | Status::Paused => {}
+        status @ (Status::Creating | Status::Stopped) => {
             return Err(wrong_state("update", status));
         }
     }

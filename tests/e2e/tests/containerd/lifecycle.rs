@@ -182,7 +182,7 @@ fn odd_and_long_ids_work(node: &Node<'_>) -> Result<()> {
 }
 
 /// A task that was created and not started, removed at the end.
-fn created<'a>(
+pub(crate) fn created<'a>(
     node: &'a Node<'a>,
     hint: &str,
     command: &[&str],
@@ -208,7 +208,7 @@ fn created<'a>(
     Ok((api, id, guard))
 }
 
-struct Removed<'a> {
+pub(crate) struct Removed<'a> {
     node: &'a Node<'a>,
     id: String,
 }

@@ -1,6 +1,7 @@
 //! The end-to-end suite. `cargo test -p a3sbox-e2e --test containerd -- FILTER` runs a part of it; a
 //! trial is called `CONTAINERD::SUBJECT::PROMISE`.
 
+mod answers;
 mod bootstrap;
 mod events;
 mod exec;
@@ -14,6 +15,7 @@ mod resources;
 
 fn main() -> std::process::ExitCode {
     let mut cases = lifecycle::cases();
+    cases.extend(answers::cases());
     cases.extend(bootstrap::cases());
     cases.extend(events::cases());
     cases.extend(exec::cases());

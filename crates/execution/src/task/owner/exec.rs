@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
 use super::Owner;
-use super::init::no_terminal;
+use super::init::{SIGNAL_OF_A_PROBE, no_terminal};
 use crate::BoxRecord;
 use crate::task::backend::TaskExec;
 use crate::task::ledger::{Operation, Verb};
@@ -158,6 +158,11 @@ impl Owner {
 
     fn begin_on_process(&mut self, exec_id: &str, process_id: ProcessId, request: Request) {
         match request {
+            Request::Signal {
+                signal: SIGNAL_OF_A_PROBE,
+                reply,
+                ..
+            } => answer(reply, Ok(())),
             Request::Signal { signal, reply, .. } => {
                 let Some((operation, reply)) = self.intend_for(Verb::Signal, Some(exec_id), reply)
                 else {

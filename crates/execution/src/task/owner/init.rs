@@ -125,11 +125,18 @@ impl Owner {
         let limits = self.engine.deadlines;
         match request {
             Request::Signal {
+                signal: SIGNAL_OF_A_PROBE,
+                reply,
+                ..
+            } => answer(reply, Ok(())),
+            Request::Signal {
                 process: None,
                 signal,
                 all,
                 reply,
             } => {
+                // Nothing may be left of an ended container, and then there is nothing to signal.
+                let may_find_none = all && self.task.init.state == InitState::Stopped;
                 let Some((operation, reply)) = self.intend_for(Verb::Signal, None, reply) else {
                     return;
                 };
@@ -139,10 +146,14 @@ impl Owner {
                     "the signal",
                     move |engine: Engine, record: Arc<BoxRecord>| async move {
                         let init = ProcessId::init();
-                        engine
+                        let signaled = engine
                             .task()?
                             .signal(&record, &context, &init, signal, all)
-                            .await
+                            .await;
+                        match signaled {
+                            Err(TaskError::NotFound(_)) if may_find_none => Ok(()),
+                            signaled => signaled,
+                        }
                     },
                     move |result| Report::Settled {
                         operation,
@@ -286,6 +297,8 @@ impl Owner {
 }
 
 const SIGKILL: i32 = 9;
+/// Asks whether the process is there, which the machine has answered by then.
+pub(super) const SIGNAL_OF_A_PROBE: i32 = 0;
 
 pub(super) fn no_terminal() -> TaskError {
     TaskError::FailedPrecondition("cannot resize a process without a terminal".to_owned())

@@ -342,7 +342,7 @@ pub(super) fn settled<T, E>(result: &TaskResult<T>, done: E, failed: E) -> E {
 }
 
 fn ended(verb: &str) -> TaskError {
-    TaskError::FailedPrecondition(format!("cannot {verb} a stopped container"))
+    TaskError::WrongState(format!("cannot {verb} a stopped container"))
 }
 
 pub(crate) fn exit_of(end: TaskEnd) -> TaskExit {

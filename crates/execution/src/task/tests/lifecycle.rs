@@ -76,10 +76,7 @@ async fn verbs_in_the_wrong_state_are_refused_with_known_texts() {
             "cannot resume a running process",
         ),
     ] {
-        assert_eq!(
-            result,
-            Err(TaskError::FailedPrecondition(expected.to_owned()))
-        );
+        assert_eq!(result, Err(TaskError::WrongState(expected.to_owned())));
     }
     let exists = soon(manager.provision(request(&key))).await.unwrap_err();
     assert_eq!(
