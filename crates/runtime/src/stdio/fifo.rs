@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, Mode, OFlags};
 
@@ -25,6 +26,45 @@ pub(super) enum Writer {
     Container,
     /// A pump of ours.
     Pump,
+}
+
+/// How long a client may take to open the reading end of an output.
+const READER_DEADLINE: Duration = Duration::from_millis(300);
+/// Pauses between looks whether it has: the first, and the longest.
+const READER_FIRST_LOOK: Duration = Duration::from_micros(500);
+const READER_LAST_LOOK: Duration = Duration::from_millis(20);
+
+/// A writing end that keeps a client's reading end from seeing an end before the true writer comes.
+#[derive(Debug)]
+pub(super) struct ReaderIsThere(Option<OwnedFd>);
+
+/// Waits until somebody reads the fifo at this path, at most [`READER_DEADLINE`]: keep the answer until it is
+/// opened for output.
+///
+/// A client's open may still be under way when the process starts. If the process ended first, that open
+/// would wait for a writer that never comes, and what was written would be lost with the last descriptor.
+/// Without a client in time the process runs all the same: one that is not read must not keep it from that.
+pub(super) async fn await_reader(path: &Path) -> ReaderIsThere {
+    let give_up_at = Instant::now() + READER_DEADLINE;
+    let mut pause = READER_FIRST_LOOK;
+    loop {
+        let attempt = find(path).and_then(|(found, is_fifo)| {
+            let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+            is_fifo.then(|| reopen(&found, flags)).transpose()
+        });
+        match attempt {
+            Ok(writer) => return ReaderIsThere(writer),
+            Err(error) if is_unread(&error) && Instant::now() < give_up_at => {}
+            // The open for output meets the same fault and tells it, or nobody reads.
+            Err(_) => return ReaderIsThere(None),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(READER_LAST_LOOK);
+    }
+}
+
+fn is_unread(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error())
 }
 
 /// Opens a path for output. Never blocks: the reading end comes first, so the writing end has a reader.

@@ -60,8 +60,8 @@ pub(crate) struct ChildFiles {
     pub(crate) stderr: OwnedFd,
 }
 
-/// Opens the streams of a process that is about to be created. Never blocks on a reader or writer; waits for
-/// a logging binary at most its deadline. On an error nothing is left.
+/// Opens the streams of a process that is about to be created. Waits for the clients of its outputs and for a
+/// logging binary, each at most its deadline. On an error nothing is left.
 pub(crate) async fn open(
     spec: StdioSpec<'_>,
     owner: &StdioOwner<'_>,
@@ -169,11 +169,13 @@ async fn stream_output(
     match uri {
         None => null_device().map_err(StdioError::prepare("the null device")),
         Some(StreamUri::Fifo(path)) if owner.pumped => {
-            let sink = fifo_sink(streams, &path, name)?;
+            let sink = fifo_sink(streams, &path, name).await?;
             piped_output(streams, sink, PipeOwner::from(uris))
         }
         Some(StreamUri::Fifo(path)) => {
+            let reader_is_there = fifo::await_reader(&path).await;
             let OutputFifo { writer, reader } = fifo::open_output(&path, name, Writer::Container)?;
+            drop(reader_is_there);
             chown(writer.as_fd(), uris.uid, uris.gid)
                 .map_err(StdioError::prepare("the owner of a stream"))?;
             streams.hold(|held| held.readers.extend(reader));
@@ -256,7 +258,7 @@ async fn open_terminal_uris(
         };
         let output = match stdout {
             None => Sink::Discard,
-            Some(StreamUri::Fifo(path)) => fifo_sink(&streams, &path, "stdout")?,
+            Some(StreamUri::Fifo(path)) => fifo_sink(&streams, &path, "stdout").await?,
             Some(StreamUri::File(path)) => Sink::File(LogFile::open(&path, "stdout")?),
             Some(StreamUri::Binary(binary)) => {
                 let (stdout, _) = logger_pair(&streams, &binary, uris, owner).await?;
@@ -283,8 +285,14 @@ async fn open_terminal_uris(
 }
 
 /// A fifo, or what else is at that path, as the end of a pump.
-fn fifo_sink(streams: &Streams, path: &Path, stream: &'static str) -> Result<Sink, StdioError> {
+async fn fifo_sink(
+    streams: &Streams,
+    path: &Path,
+    stream: &'static str,
+) -> Result<Sink, StdioError> {
+    let reader_is_there = fifo::await_reader(path).await;
     let OutputFifo { writer, reader } = fifo::open_output(path, stream, Writer::Pump)?;
+    drop(reader_is_there);
     if reader.is_none() {
         return LogFile::open(path, stream).map(Sink::File);
     }

@@ -90,6 +90,22 @@ impl InputSource {
         }
     }
 
+    /// Holds the fifo of a process that has ended until the client writes once more, or its streams are
+    /// closed.
+    ///
+    /// A client that writes to a fifo without a reader gets an error, and containerd's then closes the
+    /// process's output too, read or not: the first write after the end must succeed, as with a shim that
+    /// notices only by that write.
+    async fn linger(self, mut phase: PhaseWatch) {
+        if let Self::Fifo(fifo) = self {
+            tokio::select! {
+                () = phase.reached(Phase::Closed) => {}
+                // Readable or broken, it is not needed any more.
+                _ = fifo.wait_readable() => {}
+            }
+        }
+    }
+
     /// Tells the queue that bytes have been handed on.
     fn done(&self, bytes: usize) {
         if let Self::Queue(queue) = self {
@@ -158,7 +174,10 @@ pub(super) async fn run(
         }
         tokio::select! {
             biased;
-            () = phase.reached(Phase::Exited) => return,
+            () = phase.reached(Phase::Exited) => {
+                drop(sink);
+                return source.linger(phase).await;
+            }
             changed = close.changed() => {
                 if changed.is_err() {
                     return;
