@@ -36,7 +36,9 @@ const READER_LAST_LOOK: Duration = Duration::from_millis(20);
 
 /// A writing end that keeps a client's reading end from seeing an end before the true writer comes.
 #[derive(Debug)]
-pub(super) struct ReaderIsThere(Option<OwnedFd>);
+pub(super) struct ReaderIsThere {
+    _writer: Option<OwnedFd>,
+}
 
 /// Waits until somebody reads the fifo at this path, at most [`READER_DEADLINE`]: keep the answer until it is
 /// opened for output.
@@ -53,10 +55,10 @@ pub(super) async fn await_reader(path: &Path) -> ReaderIsThere {
             is_fifo.then(|| reopen(&found, flags)).transpose()
         });
         match attempt {
-            Ok(writer) => return ReaderIsThere(writer),
+            Ok(writer) => return ReaderIsThere { _writer: writer },
             Err(error) if is_unread(&error) && Instant::now() < give_up_at => {}
             // The open for output meets the same fault and tells it, or nobody reads.
-            Err(_) => return ReaderIsThere(None),
+            Err(_) => return ReaderIsThere { _writer: None },
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(READER_LAST_LOOK);
