@@ -17,7 +17,7 @@ pub(crate) struct Measure {
     pub(crate) run: fn(&Node<'_>) -> Result<f64>,
 }
 
-pub(crate) const MEASURES: [Measure; 7] = [
+pub(crate) const MEASURES: [Measure; 9] = [
     Measure {
         name: "life",
         unit: "ms",
@@ -66,6 +66,20 @@ pub(crate) const MEASURES: [Measure; 7] = [
         goal: 1.0,
         rounds: 3,
         run: pod_of_twenty_memory,
+    },
+    Measure {
+        name: "state-alone",
+        unit: "us",
+        goal: 1.0,
+        rounds: 4,
+        run: state_alone,
+    },
+    Measure {
+        name: "state-among-200",
+        unit: "us",
+        goal: 1.0,
+        rounds: 2,
+        run: state_among_many,
     },
 ];
 
@@ -222,4 +236,39 @@ fn pod_of_twenty_time(node: &Node<'_>) -> Result<f64> {
 
 fn pod_of_twenty_memory(node: &Node<'_>) -> Result<f64> {
     pod_of_twenty(node).map(|(_, memory)| memory)
+}
+
+const STATE_CALLS: u32 = 300;
+const MANY: usize = 200;
+
+/// Time of one Task State and one Task Metrics of a container in a group of that size, in microseconds.
+fn state_in_group_of(node: &Node<'_>, size: usize) -> Result<f64> {
+    let label = format!("io.containerd.runc.v2.group={}", node.id("group"));
+    let mut members = Vec::new();
+    for _ in 0..size {
+        members.push(node.background(
+            &node.id("member"),
+            &["--annotation", &label],
+            &["sleep", "1000"],
+        )?);
+    }
+    let api = node.api()?;
+    let id = members.first().context("no member")?.id().to_owned();
+    let began = Instant::now();
+    for _ in 0..STATE_CALLS {
+        api.state(&id, "")?;
+        api.metrics(&id)?;
+    }
+    let each = began.elapsed().as_secs_f64() * 1e6 / f64::from(STATE_CALLS);
+    drop(members);
+    await_no_shim(node)?;
+    Ok(each)
+}
+
+fn state_alone(node: &Node<'_>) -> Result<f64> {
+    state_in_group_of(node, 1)
+}
+
+fn state_among_many(node: &Node<'_>) -> Result<f64> {
+    state_in_group_of(node, MANY)
 }
