@@ -18,8 +18,12 @@
 
 pub mod client;
 #[cfg(feature = "local")]
+mod image;
+#[cfg(feature = "local")]
 mod local;
 pub mod sandbox;
 
 pub use client::*;
+#[cfg(feature = "local")]
+pub use image::ImageSummary;
 pub use sandbox::*;
