@@ -1,11 +1,15 @@
 //! What a runtime service is opened with.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use a3sbox_oci::EngineOptions;
 
 /// Engine binary where nobody names one.
 pub(crate) const DEFAULT_ENGINE: &str = "runc";
+
+/// How long an added process with captured output is kept after its end, when nobody asks for it.
+const SESSION_KEPT_FOR: Duration = Duration::from_secs(300);
 
 /// Configuration of one runtime service.
 #[derive(Debug, Clone)]
@@ -20,6 +24,9 @@ pub struct RuntimeConfig {
     /// Reap orphans that nobody watches. For a process whose children are all started by this crate or
     /// under a [`crate::SpawnHold`]; others would lose the exit status of their children.
     pub sweep_orphans: bool,
+    /// How long a session, an added process with captured output, is kept after its end when nobody asks for
+    /// it. Then its operations shrink to their ids: a repetition that comes later is refused, and never run.
+    pub session_kept_for: Duration,
 }
 
 impl RuntimeConfig {
@@ -30,6 +37,7 @@ impl RuntimeConfig {
             namespace: "default".to_owned(),
             engine: EngineOptions::default(),
             sweep_orphans: false,
+            session_kept_for: SESSION_KEPT_FOR,
         }
     }
 

@@ -62,7 +62,10 @@ impl From<RuntimeError> for Error {
             | RuntimeError::Record(RecordError::Durable(error))
             | RuntimeError::Durable(error) => durable_code(error),
             RuntimeError::Journal(
-                JournalError::Decode(_) | JournalError::Encode(_) | JournalError::Illegal(_),
+                JournalError::Decode(_)
+                | JournalError::Ids
+                | JournalError::Encode(_)
+                | JournalError::Illegal(_),
             )
             | RuntimeError::Record(
                 RecordError::Encode(_)

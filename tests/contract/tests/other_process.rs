@@ -9,7 +9,10 @@ use a3sbox_core::{
     ExecEvent, ExecRequest, ExecutionManager as _, ExecutionManagerError, ExecutionResourceUpdate,
     ExecutionSessionManager as _, ExecutionState, KillOutcome, ReconcileOutcome,
 };
-use a3sbox_oci::{ContainerTarget, OciContainerState, RuntimeOperation, StateRequest};
+use a3sbox_oci::{
+    ContainerOperationRequest, ContainerTarget, OciContainerState, OperationContext,
+    RuntimeOperation, StateRequest,
+};
 
 const OWNER: &str = env!("CARGO_BIN_EXE_a3sbox-contract-owner");
 
@@ -263,4 +266,43 @@ async fn a_paused_container_stays_paused_over_the_loss_of_its_owner() {
     assert!(!world.is_frozen(id));
     world.manager.kill(id, resumed.generation).await.unwrap();
     world.assert_nothing_runs(Some(id));
+}
+
+#[tokio::test]
+async fn a_pause_that_was_not_recorded_is_what_the_kernel_says() {
+    let mut world = world().await;
+    let launched = world.launch().await;
+    let id = launched.id();
+    let target = world.metadata(id).oci_runtime.unwrap().target;
+    world.kill_owner();
+    // What the engine had done when its owner died.
+    let v1 = world.cgroup_file(id, "freezer", "freezer.state");
+    if v1.exists() {
+        std::fs::write(v1, "FROZEN").unwrap();
+    } else {
+        std::fs::write(world.cgroup_file(id, "freezer", "cgroup.freeze"), "1").unwrap();
+    }
+    world.start_owner().await;
+    let state = StateRequest {
+        target: target.clone(),
+    };
+    let _ = world.client().state(state.clone()).await;
+    assert!(world.client().state(state).await.unwrap().is_paused());
+    let request = |name: &str| ContainerOperationRequest {
+        context: OperationContext::new(a3sbox_oci::OperationId::new(name).unwrap()),
+        target: target.clone(),
+    };
+    let paused = world.client().pause(request("repeated")).await.unwrap();
+    assert!(paused.is_paused());
+    world.client().resume(request("resume")).await.unwrap();
+    assert!(!world.is_frozen(id));
+    let again = world.client().pause(request("repeated")).await.unwrap();
+    assert!(again.is_paused() && !world.is_frozen(id));
+    suite_end(&world, &launched).await;
+}
+
+async fn suite_end(world: &World, launched: &a3sbox_contract::Launched) {
+    let killed = world.manager.kill(launched.id(), launched.generation());
+    assert_eq!(killed.await.unwrap(), KillOutcome::Killed);
+    world.assert_nothing_runs(Some(launched.id()));
 }

@@ -39,6 +39,13 @@ pub(crate) struct ExecEntry {
     pub(crate) stdio: Option<StdioUris>,
 }
 
+impl ExecEntry {
+    /// Its output is captured here, and nobody says when it is no longer wanted.
+    pub(crate) fn is_session(&self) -> bool {
+        self.operation.is_some() && self.stdio.is_none()
+    }
+}
+
 /// One fact. A container is what its record and these facts, in order, make of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fact", rename_all = "kebab-case", deny_unknown_fields)]
@@ -83,6 +90,14 @@ pub(crate) enum Entry {
     Forgotten {
         process: ProcessId,
     },
+    /// A session ended, and nobody has asked for it for a while: of it, its ids are left.
+    Expired {
+        process: ProcessId,
+    },
+    /// Ids of operations and processes that can no longer be replayed, as a compaction found them.
+    Past {
+        ids: String,
+    },
     /// The state and an outcome as a compaction found them.
     Settled {
         status: Status,
@@ -92,5 +107,8 @@ pub(crate) enum Entry {
         status: Status,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         process: Option<ProcessId>,
+        /// It stays as long as the container.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        lasting: bool,
     },
 }

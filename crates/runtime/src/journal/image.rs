@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use a3sbox_oci::ProcessId;
 
-use super::entry::{Entry, ExecEntry, Exit};
-use super::operations::Operations;
+use super::entry::{Entry, ExecEntry, Exit, Operation};
+use super::operations::{Keep, Operations};
+use super::past::{PastId, PastIds};
 use crate::native::cgroup::CgroupPaths;
 use crate::native::identity::ProcessIdentity;
 use crate::owner::state::{Event, IllegalEvent, Status, next};
@@ -22,6 +23,8 @@ pub(crate) struct Image {
     pub(crate) exit: Option<Exit>,
     pub(crate) execs: BTreeMap<ProcessId, ExecImage>,
     pub(crate) operations: Operations,
+    /// What happened and can no longer be replayed.
+    pub(crate) past: PastIds,
 }
 
 /// An added process as the journal tells it.
@@ -42,6 +45,7 @@ impl Default for Image {
             exit: None,
             execs: BTreeMap::new(),
             operations: Operations::default(),
+            past: PastIds::default(),
         }
     }
 }
@@ -62,6 +66,8 @@ impl Image {
             | Entry::NotSignaled { .. }
             | Entry::Exec(_)
             | Entry::Forgotten { .. }
+            | Entry::Expired { .. }
+            | Entry::Past { .. }
             | Entry::Settled { .. }
             | Entry::Outcome { .. } => return Ok(()),
         };
@@ -88,22 +94,26 @@ impl Image {
             Entry::Started { operation } => {
                 self.status = next(self.status, Event::Started)?;
                 // What a start answers, also when the process has ended by then.
-                self.operations.remember(operation, Status::Running);
+                self.remember(None, operation, Status::Running, Keep::Lasting);
             }
             Entry::Paused { operation } => {
                 self.status = next(self.status, Event::Paused)?;
-                self.operations.remember(operation, Status::Paused);
+                self.remember(None, operation, Status::Paused, Keep::Recent);
             }
             Entry::Resumed { operation } => {
                 self.status = next(self.status, Event::Resumed)?;
-                self.operations.remember(operation, Status::Running);
+                self.remember(None, operation, Status::Running, Keep::Recent);
             }
-            Entry::Updated { operation } => self.operations.remember(operation, self.status),
+            Entry::Updated { operation } => {
+                self.remember(None, operation, self.status, Keep::Recent);
+            }
             Entry::Signaled { operation, process } => {
-                let status = self.status;
-                if let Some(operations) = self.operations_of(process.as_ref()) {
-                    operations.remember(operation, status);
-                }
+                let keep = if process.is_none() {
+                    Keep::Lasting
+                } else {
+                    Keep::Recent
+                };
+                self.remember(process.as_ref(), operation, self.status, keep);
             }
             Entry::NotSignaled { operation, process } => {
                 if let Some(operations) = self.operations_of(process.as_ref()) {
@@ -129,20 +139,51 @@ impl Image {
                 }
             }
             Entry::Forgotten { process } => {
-                self.execs.remove(&process);
+                // Its id is free again; the operation that started it is not.
+                self.take_exec(&process);
+            }
+            Entry::Expired { process } => {
+                self.take_exec(&process);
+                self.past.add(PastId::process(&process));
+            }
+            Entry::Past { ids } => {
+                // A line that is none was refused when it was read.
+                let _ = self.past.add_line(&ids);
             }
             Entry::Settled { status } => self.status = status,
             Entry::Outcome {
                 operation,
                 status,
                 process,
+                lasting,
             } => {
-                if let Some(operations) = self.operations_of(process.as_ref()) {
-                    operations.remember(operation, status);
-                }
+                let keep = if lasting { Keep::Lasting } else { Keep::Recent };
+                self.remember(process.as_ref(), operation, status, keep);
             }
         }
         Ok(())
+    }
+
+    fn remember(
+        &mut self,
+        process: Option<&ProcessId>,
+        operation: Operation,
+        status: Status,
+        keep: Keep,
+    ) {
+        let displaced = self
+            .operations_of(process)
+            .and_then(|operations| operations.remember(operation, status, keep));
+        if let Some(id) = displaced {
+            self.past.add(PastId::operation(&id));
+        }
+    }
+
+    fn take_exec(&mut self, process: &ProcessId) {
+        let taken = self.execs.remove(process);
+        if let Some(operation) = taken.and_then(|exec| exec.entry.operation) {
+            self.past.add(PastId::operation(&operation.id));
+        }
     }
 
     /// The operations of the container, or of one of its added processes.
@@ -172,6 +213,7 @@ impl Image {
         entries.push(Entry::Settled {
             status: self.status,
         });
+        entries.extend(self.past.lines().into_iter().map(|ids| Entry::Past { ids }));
         entries.extend(outcomes(&self.operations, None));
         for (process, exec) in &self.execs {
             entries.push(Entry::Exec(exec.entry.clone()));
@@ -193,9 +235,10 @@ fn outcomes<'a>(
 ) -> impl Iterator<Item = Entry> + 'a {
     operations
         .iter()
-        .map(move |(operation, status)| Entry::Outcome {
+        .map(move |(operation, status, keep)| Entry::Outcome {
             operation: operation.clone(),
-            status: *status,
+            status,
             process: process.cloned(),
+            lasting: keep == Keep::Lasting,
         })
 }

@@ -1,14 +1,26 @@
 //! What a container's journal says: which operations were carried out, and what became of its processes.
 //!
 //! One small line per verb, in the container's folder. An operation id that comes again with an equal
-//! request is answered from here without a second effect; with another request it is a `Conflict`. What
-//! belongs to an added process goes when that process is deleted, and the file is rewritten when most of
-//! it is about things that are gone, so that a container that is probed every second stays small.
+//! request is answered from here without a second effect; with another request it is a `Conflict`.
+//!
+//! | operations | are kept whole | then |
+//! |---|---|---|
+//! | create | in the record, as long as the container | |
+//! | start, kill | as long as the container, the last 1,024 | their ids |
+//! | pause, resume, update | the last 256 | their ids |
+//! | exec, signals of an added process | until it is deleted, or its session expires | the exec's ids |
+//! | write-stdin | the last one, with the process's streams | the ids of 2,048 before it |
+//! | delete | the last 256 of the service | the container is not found |
+//!
+//! An id that is left of an operation refuses a late repetition: it is never run again. There are 2,048 of them
+//! per container. The file is rewritten when most of it is about things that are gone, so that a container that
+//! is probed every second stays small.
 
 mod digest;
 mod entry;
 mod image;
 mod operations;
+mod past;
 
 use std::path::Path;
 
@@ -17,7 +29,8 @@ use a3sbox_durable::{DurableError, JournalLimits};
 pub(crate) use digest::RequestDigest;
 pub(crate) use entry::{Entry, ExecEntry, Exit, Operation};
 pub(crate) use image::Image;
-pub(crate) use operations::{Operations, conflict};
+pub(crate) use operations::{Keep, Operations, conflict};
+pub(crate) use past::{PastId, PastIds};
 
 use crate::owner::state::IllegalEvent;
 
@@ -31,6 +44,8 @@ pub(crate) enum JournalError {
     Durable(#[from] DurableError),
     #[error("journal holds a line that this version does not know")]
     Decode(#[source] serde_json::Error),
+    #[error("journal holds ids that are malformed")]
+    Ids,
     #[error("cannot encode a journal line")]
     Encode(#[source] serde_json::Error),
     #[error("journal contradicts itself")]
@@ -53,7 +68,7 @@ impl ContainerJournal {
             a3sbox_durable::Journal::open(&folder.join(JOURNAL_FILE), JournalLimits::DEFAULT)?;
         let mut image = Image::default();
         for line in &opened.entries {
-            image.apply(serde_json::from_slice(line).map_err(JournalError::Decode)?)?;
+            image.apply(decode(line)?)?;
         }
         Ok(Self {
             file: opened.journal,
@@ -99,6 +114,17 @@ impl ContainerJournal {
         self.compact_at_bytes = COMPACT_FROM_BYTES.max(self.file.size_bytes().saturating_mul(2));
         Ok(())
     }
+}
+
+/// One line of a journal.
+fn decode(line: &[u8]) -> Result<Entry, JournalError> {
+    let entry = serde_json::from_slice(line).map_err(JournalError::Decode)?;
+    if let Entry::Past { ids } = &entry
+        && PastIds::parse(ids).is_none()
+    {
+        return Err(JournalError::Ids);
+    }
+    Ok(entry)
 }
 
 #[cfg(test)]

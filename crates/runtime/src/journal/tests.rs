@@ -116,9 +116,76 @@ fn a_signal_that_was_not_sent_may_be_tried_again() {
     assert_eq!(image.operations.find(&operation("kill")).unwrap(), None);
 }
 
+/// A tenth, or what `A3SBOX_TEST_SCALE` says.
+fn scaled(count: usize) -> usize {
+    let share = std::env::var("A3SBOX_TEST_SCALE")
+        .ok()
+        .and_then(|share| share.parse().ok())
+        .unwrap_or(10);
+    (count / std::cmp::Ord::max(share, 1)).max(1)
+}
+
+/// On memory, where the state root is by default: a sync costs nothing there.
+fn memory_folder() -> tempfile::TempDir {
+    tempfile::Builder::new()
+        .prefix("a3sbox-journal-test-")
+        .tempdir_in("/dev/shm")
+        .unwrap()
+}
+
+/// Probes that end as `last` says; the journal's largest size on the way.
+fn probe(journal: &mut ContainerJournal, folder: &Path, last: impl Fn(ProcessId) -> Entry) -> u64 {
+    let mut largest = 0;
+    for probe in 0..scaled(100_000) {
+        let id = format!("probe-{probe}");
+        let process = ProcessId::new(id.as_str()).unwrap();
+        for entry in [exec(&id), exited(&id, 0), last(process)] {
+            journal.commit(entry).unwrap();
+        }
+        let size = std::fs::metadata(folder.join(JOURNAL_FILE)).unwrap().len();
+        largest = largest.max(size);
+    }
+    largest
+}
+
 #[test]
-fn thousands_of_probes_leave_a_small_journal() {
-    let folder = tempfile::tempdir().unwrap();
+fn a_hundred_thousand_probes_leave_a_small_journal() {
+    for expires in [false, true] {
+        let folder = memory_folder();
+        let mut journal = ContainerJournal::open(folder.path()).unwrap();
+        journal.commit(created()).unwrap();
+        journal
+            .commit(Entry::Started {
+                operation: operation("start"),
+            })
+            .unwrap();
+        journal.commit(exec("kept")).unwrap();
+        let largest = probe(&mut journal, folder.path(), |process| {
+            if expires {
+                Entry::Expired { process }
+            } else {
+                Entry::Forgotten { process }
+            }
+        });
+        assert!(largest < 2 * COMPACT_FROM_BYTES, "{largest}");
+        drop(journal);
+        let image = ContainerJournal::open(folder.path()).unwrap().image;
+        assert_eq!(image.status, Status::Running);
+        assert_eq!(image.execs.len(), 1);
+        let start = image.operations.find(&operation("start")).unwrap();
+        assert_eq!(start, Some(Status::Running));
+        // The last probe is past: it is refused, by its process too when nobody deleted it.
+        let last = format!("probe-{}", scaled(100_000) - 1);
+        let last_operation = operation(&last).id;
+        assert!(image.past.refuse_operation(&last_operation).is_err());
+        let last_process = ProcessId::new(last).unwrap();
+        assert_eq!(image.past.refuse_process(&last_process).is_err(), expires);
+    }
+}
+
+#[test]
+fn updates_for_ever_displace_neither_the_start_nor_the_bound() {
+    let folder = memory_folder();
     let mut journal = ContainerJournal::open(folder.path()).unwrap();
     journal.commit(created()).unwrap();
     journal
@@ -126,34 +193,21 @@ fn thousands_of_probes_leave_a_small_journal() {
             operation: operation("start"),
         })
         .unwrap();
-    journal.commit(exec("kept")).unwrap();
-    for probe in 0..5000 {
-        let id = format!("probe-{probe}");
-        for entry in [
-            exec(&id),
-            exited(&id, 0),
-            Entry::Forgotten {
-                process: ProcessId::new(id.as_str()).unwrap(),
-            },
-        ] {
-            journal.commit(entry).unwrap();
-        }
+    for number in 0..scaled(100_000) {
+        let operation = operation(&format!("update-{number}"));
+        journal.commit(Entry::Updated { operation }).unwrap();
     }
     let size = std::fs::metadata(folder.path().join(JOURNAL_FILE))
         .unwrap()
         .len();
-    assert!(size < 2 * COMPACT_FROM_BYTES, "{size}");
+    assert!(size < 4 * COMPACT_FROM_BYTES, "{size}");
     drop(journal);
     let image = ContainerJournal::open(folder.path()).unwrap().image;
-    assert_eq!(image.status, Status::Running);
-    assert_eq!(image.execs.len(), 1);
-    assert!(
-        image
-            .operations
-            .find(&operation("start"))
-            .unwrap()
-            .is_some()
-    );
+    let start = image.operations.find(&operation("start")).unwrap();
+    assert_eq!(start, Some(Status::Running));
+    let displaced = operation(&format!("update-{}", scaled(100_000) - 300));
+    assert_eq!(image.operations.find(&displaced).unwrap(), None);
+    assert!(image.past.refuse_operation(&displaced.id).is_err());
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! | folder without a record | removed: nothing was asked of the engine |
 //! | record, journal without "created" | undone, after an engine that still works on it was ended |
 //! | journal says created, engine says running | running: the start was not recorded |
+//! | journal and freezer disagree | as the freezer has it: a pause or resume was not recorded |
 //! | init alive (pid and start time) | as the journal says, watched; its exit status will be unknown |
 //! | init gone, exit in the journal | stopped, with that exit |
 //! | init gone, no exit | stopped, exit unknown |
@@ -112,6 +113,9 @@ async fn one(driver: &Arc<Driver>, folder: &Path) -> Result<(), RuntimeError> {
         adopted.started_unseen().await;
     }
     if !slot.has_ended() {
+        adopted.paused_or_resumed_unseen();
+    }
+    if !slot.has_ended() {
         exit::watch_init(&container, &slot);
         exit::watch_oom(&container);
     }
@@ -174,6 +178,27 @@ impl Found<'_> {
         };
         if let Err(error) = noted {
             tracing::warn!(container_id = %container.id(), error = %error, "whether a container was started is not known");
+        }
+    }
+
+    /// A pause or a resume whose service ended before it was recorded: the kernel knows. Repeated, it finds
+    /// nothing to do, which is its outcome.
+    fn paused_or_resumed_unseen(&self) {
+        let container = self.container;
+        let Some(cgroup) = container.cgroup() else {
+            return;
+        };
+        let status = match (container.status(), cgroup.is_asked_to_freeze()) {
+            (Status::Running, Ok(Some(true))) => Status::Paused,
+            (Status::Paused, Ok(Some(false))) => Status::Running,
+            (_, Ok(_)) => return,
+            (_, Err(error)) => {
+                tracing::warn!(container_id = %container.id(), error = %error, "whether a container is frozen is not known");
+                return;
+            }
+        };
+        if let Err(error) = container.note(Entry::Settled { status }) {
+            tracing::warn!(container_id = %container.id(), error = %error, "a pause or resume is not recorded");
         }
     }
 

@@ -41,6 +41,11 @@ pub(crate) async fn exec(
         ),
     )?;
     to_the_end(async move {
+        for slot in container.expire_sessions(driver.config.session_kept_for) {
+            if let Some(streams) = slot.streams() {
+                streams.close().await;
+            }
+        }
         let slot = loop {
             match container.reserve(&request.process_id, &operation)? {
                 Reserved::Done(slot) => break slot,

@@ -22,7 +22,7 @@ pub(crate) async fn pause(
     }
     match container.status() {
         Status::Running => {}
-        Status::Paused => return Ok(container.record()),
+        Status::Paused => return container.settle(operation),
         status @ (Status::Creating | Status::Created | Status::Stopped) => {
             return Err(wrong_state("pause", status));
         }
@@ -50,7 +50,7 @@ pub(crate) async fn resume(
     }
     match container.status() {
         Status::Paused => {}
-        Status::Running => return Ok(container.record()),
+        Status::Running => return container.settle(operation),
         status @ (Status::Creating | Status::Created | Status::Stopped) => {
             return Err(wrong_state("resume", status));
         }

@@ -22,7 +22,7 @@ pub(crate) async fn start(
     }
     match container.status() {
         Status::Created => {}
-        Status::Running => return Ok(container.record()),
+        Status::Running => return container.settle(operation),
         status @ (Status::Creating | Status::Paused | Status::Stopped) => {
             return Err(wrong_state("start", status));
         }

@@ -27,6 +27,7 @@ pub(crate) async fn read_output(
     request: ReadOutputRequest,
 ) -> Result<Vec<OutputChunk>, Error> {
     let slot = container.process(&request.process)?;
+    slot.touch();
     let max_bytes = usize::try_from(request.max_bytes).unwrap_or(usize::MAX);
     let wait = request.wait_timeout_ms.map(Duration::from_millis);
     Ok(streams(&slot)?
@@ -54,7 +55,7 @@ pub(crate) async fn write_stdin(
             .write_stdin(request.data)
             .await
             .map_err(RuntimeError::from)?;
-        slot.remember_streamed(operation);
+        slot.remember_written(operation);
         Ok(())
     })
     .await

@@ -54,7 +54,7 @@ pub(super) struct Live {
     /// Process ids whose exec is under way.
     pub(super) reserved: HashMap<ProcessId, (Operation, watch::Sender<()>)>,
     /// It was deleted; who still holds it must not touch its folder.
-    is_gone: bool,
+    pub(super) is_gone: bool,
 }
 
 impl Container {
@@ -221,7 +221,23 @@ impl Container {
             Some(operations) => operations.find(operation)?,
             None => None,
         };
+        if found.is_none() {
+            image.past.refuse_operation(&operation.id)?;
+        }
         Ok(found.map(|status| self.record_of(status, image)))
+    }
+
+    /// The verb had nothing to do, and its outcome is an outcome: repeated after the state has changed again,
+    /// it must not have an effect after all.
+    pub(crate) fn settle(&self, operation: Operation) -> Result<ContainerRecord, Error> {
+        let status = self.status();
+        self.commit(Entry::Outcome {
+            operation,
+            status,
+            process: None,
+            lasting: false,
+        })?;
+        Ok(self.record_as(status))
     }
 
     /// The record as it is now.

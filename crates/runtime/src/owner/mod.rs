@@ -12,6 +12,7 @@ mod processes;
 pub(crate) mod record;
 mod registry;
 pub(crate) mod state;
+mod streamed;
 
 pub(crate) use container::{Container, Turn, operation, wrong_state};
 pub(crate) use process::ProcessSlot;

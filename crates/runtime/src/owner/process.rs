@@ -1,13 +1,13 @@
 //! One process of a container: how to signal it, its streams, and how it ended.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use a3sbox_oci::{Error, ErrorCode, ExitStatus};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
-use super::state::Status;
-use crate::journal::{Exit, Operation, Operations};
+use super::streamed::Streamed;
+use crate::journal::{Exit, Operation};
 use crate::native::identity::ProcessIdentity;
 use crate::native::reaper::Watched;
 use crate::stdio::Streams;
@@ -23,8 +23,16 @@ pub(crate) struct ProcessSlot {
     streams: OnceLock<Streams>,
     /// Verbs on its streams, one after the other, and those that were carried out.
     stream_turns: Semaphore,
-    streamed: Mutex<Operations>,
+    streamed: Mutex<Streamed>,
     exit: watch::Sender<Option<Exit>>,
+    used: Mutex<Used>,
+}
+
+/// When a process was last asked for, and whether its exit was told.
+#[derive(Debug)]
+struct Used {
+    at: Instant,
+    told: bool,
 }
 
 impl ProcessSlot {
@@ -45,6 +53,10 @@ impl ProcessSlot {
             stream_turns: Semaphore::new(1),
             streamed: Mutex::default(),
             exit: watch::Sender::new(exit),
+            used: Mutex::new(Used {
+                at: Instant::now(),
+                told: false,
+            }),
         }
     }
 
@@ -55,6 +67,7 @@ impl ProcessSlot {
 
     /// Its exit is recorded: tell those who wait. Later calls change nothing.
     pub(crate) fn publish_exit(&self, exit: Exit) {
+        self.touch();
         self.exit.send_if_modified(|current| {
             let is_first = current.is_none();
             if is_first {
@@ -62,6 +75,25 @@ impl ProcessSlot {
             }
             is_first
         });
+    }
+
+    /// Somebody asks for it.
+    pub(crate) fn touch(&self) {
+        self.used().at = Instant::now();
+    }
+
+    /// How long nobody has asked for it.
+    pub(crate) fn idle_for(&self) -> Duration {
+        self.used().at.elapsed()
+    }
+
+    /// Whether somebody was told how it ended.
+    pub(crate) fn was_told(&self) -> bool {
+        self.used().told
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -82,7 +114,14 @@ impl ProcessSlot {
 
     /// The answer to a wait: a status that somebody saw, or why there is none.
     pub(crate) async fn wait(&self, timeout_ms: Option<u64>) -> Result<ExitStatus, Error> {
-        match self.wait_exit(timeout_ms.map(Duration::from_millis)).await {
+        let exit = self.wait_exit(timeout_ms.map(Duration::from_millis)).await;
+        if exit.is_some() {
+            *self.used() = Used {
+                at: Instant::now(),
+                told: true,
+            };
+        }
+        match exit {
             Some(Exit::Known(status)) => Ok(status),
             Some(Exit::Unknown { because }) => {
                 Err(Error::new(ErrorCode::FailedPrecondition, because))
@@ -112,14 +151,18 @@ impl ProcessSlot {
 
     /// Whether this operation on the streams was carried out before.
     pub(crate) fn has_streamed(&self, operation: &Operation) -> Result<bool, Error> {
-        Ok(self.streamed().find(operation)?.is_some())
+        self.streamed().has(operation)
     }
 
     pub(crate) fn remember_streamed(&self, operation: Operation) {
-        self.streamed().remember(operation, Status::Running);
+        self.streamed().remember(operation);
     }
 
-    fn streamed(&self) -> MutexGuard<'_, Operations> {
+    pub(crate) fn remember_written(&self, operation: Operation) {
+        self.streamed().remember_written(operation);
+    }
+
+    fn streamed(&self) -> MutexGuard<'_, Streamed> {
         self.streamed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

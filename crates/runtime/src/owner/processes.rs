@@ -1,13 +1,17 @@
 //! The processes of a container, and which process ids are taken.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use a3sbox_oci::{Error, ErrorCode, ProcessId, ProcessTarget};
 use tokio::sync::watch;
 
 use super::container::Container;
 use super::process::ProcessSlot;
-use crate::journal::Operation;
+use crate::journal::{Entry, Operation};
+
+/// Most sessions of a container that are kept after their exit was told.
+const MAX_ENDED_SESSIONS: usize = 64;
 
 /// What became of an attempt to take a process id.
 #[derive(Debug)]
@@ -69,7 +73,10 @@ impl Container {
         if let Some(exec) = live.journal.image.execs.get(process) {
             let is_same = exec.entry.operation.as_ref() == Some(operation);
             return match live.execs.get(process) {
-                Some(slot) if is_same => Ok(Reserved::Done(slot.clone())),
+                Some(slot) if is_same => {
+                    slot.touch();
+                    Ok(Reserved::Done(slot.clone()))
+                }
                 _ => Err(taken(process)),
             };
         }
@@ -80,6 +87,9 @@ impl Container {
                 Err(taken(process))
             };
         }
+        let past = &live.journal.image.past;
+        past.refuse_operation(&operation.id)?;
+        past.refuse_process(process)?;
         live.reserved
             .insert(process.clone(), (operation.clone(), watch::Sender::new(())));
         Ok(Reserved::Fresh)
@@ -92,6 +102,46 @@ impl Container {
 
     pub(crate) fn insert_exec(&self, process: &ProcessId, slot: Arc<ProcessSlot>) {
         self.live().execs.insert(process.clone(), slot);
+    }
+
+    /// Lets go of sessions that have ended: of those that nobody has asked for in a while, and of the oldest
+    /// of those whose exit was told. An exec with streams of its own is its caller's to delete.
+    pub(crate) fn expire_sessions(&self, kept_for: Duration) -> Vec<Arc<ProcessSlot>> {
+        let mut live = self.live();
+        if live.is_gone {
+            return Vec::new();
+        }
+        let live = &mut *live;
+        let mut ended: Vec<_> = live
+            .journal
+            .image
+            .execs
+            .values()
+            .filter(|exec| exec.entry.is_session())
+            .filter_map(|exec| Some((&exec.entry.process, live.execs.get(&exec.entry.process)?)))
+            .filter(|(_, slot)| slot.has_ended())
+            .map(|(process, slot)| (slot.idle_for(), process.clone(), slot.clone()))
+            .collect();
+        ended.sort_by(|(a, ..), (b, ..)| b.cmp(a));
+        let mut surplus = ended.len().saturating_sub(MAX_ENDED_SESSIONS);
+        let mut expired = Vec::new();
+        for (idle_for, process, slot) in ended {
+            let is_surplus = surplus > 0 && slot.was_told();
+            if idle_for < kept_for && !is_surplus {
+                continue;
+            }
+            surplus = surplus.saturating_sub(1);
+            let entry = Entry::Expired {
+                process: process.clone(),
+            };
+            if let Err(error) = live.journal.commit(entry) {
+                tracing::warn!(container_id = %self.id(), error = %error, "ended sessions are kept");
+                break;
+            }
+            live.execs.remove(&process);
+            expired.push(slot);
+        }
+        expired
     }
 
     pub(crate) fn remove_exec(&self, process: &ProcessId) {

@@ -8,7 +8,7 @@ use a3sbox_oci::{ContainerId, ContainerTarget, Error, ErrorCode, Generation};
 use super::state::Status;
 use super::{Container, Turn};
 use crate::error::RuntimeError;
-use crate::journal::{Operation, Operations};
+use crate::journal::{Keep, Operation, Operations};
 use crate::native::reaper::now_unix_ns;
 
 #[derive(Debug, Default)]
@@ -65,7 +65,10 @@ impl Registry {
         container.mark_gone();
         let mut inner = self.inner();
         if let Some(operation) = deleted_by {
-            inner.deleted.remember(operation, Status::Stopped);
+            // One that is displaced finds no container, which answers it as well.
+            let _ = inner
+                .deleted
+                .remember(operation, Status::Stopped, Keep::Recent);
         }
         inner.containers.remove(container.id());
     }

@@ -72,6 +72,21 @@ impl World {
         }
     }
 
+    /// A service that is opened with another configuration.
+    pub(crate) async fn configured(change: impl FnOnce(&mut RuntimeConfig)) -> Self {
+        let own = tempfile::Builder::new()
+            .prefix("a3sbox-runtime-test-")
+            .tempdir()
+            .unwrap();
+        let mut config = RuntimeConfig::new(own.path().join("state"));
+        change(&mut config);
+        Self {
+            folder: own.path().to_path_buf(),
+            own: Some(own),
+            service: NativeRuntimeService::open(config).await.unwrap(),
+        }
+    }
+
     /// A service on a folder that another one may have used before.
     pub(crate) async fn in_folder(folder: &Path) -> Self {
         Self {

@@ -128,6 +128,18 @@ fn is_frozen(paths: &CgroupPaths) -> Result<bool, CgroupError> {
     })
 }
 
+/// Whether it was asked to stand still, itself and not by what is above it; `None` when that cannot be told.
+pub(super) fn is_asked_to_freeze(paths: &CgroupPaths) -> Result<Option<bool>, CgroupError> {
+    let Some((folder, file, _)) = freezer(paths) else {
+        return Ok(None);
+    };
+    let file = match paths.version() {
+        Version::V1 => "freezer.self_freezing",
+        Version::V2 => file,
+    };
+    Ok(files::read(&folder.join(file))?.map(|asked| asked.trim() == "1"))
+}
+
 pub(super) fn kill(paths: &CgroupPaths) -> Result<bool, CgroupError> {
     refuse_ours(paths)?;
     match (paths.version(), paths.unified.as_deref()) {

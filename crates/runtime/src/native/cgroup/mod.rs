@@ -150,6 +150,12 @@ impl Cgroup {
         control::freeze(&self.0).await
     }
 
+    /// Whether it was asked to stand still, itself and not by what is above it; `None` when that cannot be
+    /// told.
+    pub(crate) fn is_asked_to_freeze(&self) -> Result<Option<bool>, CgroupError> {
+        control::is_asked_to_freeze(&self.0)
+    }
+
     /// Lets its processes go on. Nothing to do is success.
     #[cfg_attr(
         not(test),
