@@ -23,8 +23,8 @@ pub use local_execution::{
 };
 pub use snapshot::SnapshotStore;
 pub use store::{
-    BoxRecord, BoxStateStore, ManagedExecutionMetadata, ManagedExecutionOperation,
+    BoxRecord, BoxStateStore, GenerationStep, ManagedExecutionMetadata, ManagedExecutionOperation,
     ManagedExecutionReservation, ManagedExecutionState, ManagedExecutionStore,
     ManagedResourceUpdateCompletion, ManagedRestartCompletion, ManagedRuntimeRoute, OwnerLock,
-    RuntimeUpdate, StoreError,
+    Ownership, RuntimeUpdate, StoreError,
 };

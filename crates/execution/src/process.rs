@@ -1,4 +1,6 @@
-//! Identity of a process on this host: its id and when it started.
+//! Identity of a process on this host: its id, when it started, and in which boot.
+
+use std::sync::OnceLock;
 
 /// Start time of a live process in clock ticks since boot, field 22 of `/proc/<pid>/stat`.
 ///
@@ -21,6 +23,24 @@ fn start_time_of(stat: &str) -> Option<u64> {
         .ok()
 }
 
+/// The identity of this boot of the host. `None` on systems without that file.
+#[must_use]
+pub fn boot_id() -> Option<&'static str> {
+    static BOOT_ID: OnceLock<Option<String>> = OnceLock::new();
+    BOOT_ID
+        .get_or_init(|| {
+            let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+            Some(text.trim().to_owned()).filter(|id| !id.is_empty())
+        })
+        .as_deref()
+}
+
+/// Whether something recorded in a boot can be told to be of another one than this.
+#[must_use]
+pub fn is_another_boot(recorded: Option<&str>, current: Option<&str>) -> bool {
+    matches!((recorded, current), (Some(recorded), Some(current)) if recorded != current)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,6 +51,15 @@ mod tests {
         assert!(pid_start_time(pid).is_some());
         assert_eq!(pid_start_time(pid), pid_start_time(pid));
         assert_eq!(pid_start_time(0), None);
+    }
+
+    #[test]
+    fn an_unknown_boot_is_never_another_one() {
+        assert!(boot_id().is_some());
+        assert!(is_another_boot(Some("a"), Some("b")));
+        for same in [(Some("a"), Some("a")), (None, Some("a")), (Some("a"), None)] {
+            assert!(!is_another_boot(same.0, same.1), "{same:?}");
+        }
     }
 
     #[test]

@@ -14,8 +14,11 @@ impl LocalExecutionManager {
     ) -> ExecutionManagerResult<ExecutionStatus> {
         let record = self.require(execution_id)?;
         let state = record.state()?;
-        // A task's owner keeps its record true by itself; so does a verb that is under way here.
-        if record.metadata()?.task.is_some() || self.active.contains(execution_id) {
+        if let Some(state) = self.task_truth(&record).await? {
+            return status(&record, state.observed());
+        }
+        // A verb that is under way here tells for itself.
+        if self.active.contains(execution_id) {
             return status(&record, state.observed());
         }
         match state {
@@ -58,7 +61,7 @@ impl LocalExecutionManager {
                 let ended = self.end(&record, state, exit_code).await?;
                 status(&ended, state.observed())
             }
-            Seen::Absent => {
+            Seen::Absent | Seen::AnotherBoot => {
                 let stopped = ManagedExecutionState::Stopped;
                 let ended = self.end(&record, stopped, None).await?;
                 status(&ended, stopped.observed())

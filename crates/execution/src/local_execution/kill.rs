@@ -5,6 +5,7 @@ use a3sbox_core::{
     KillExecutionOptions, KillOutcome,
 };
 
+use super::claims::mint;
 use super::evidence::wrong_state;
 use super::manager::LocalExecutionManager;
 use crate::store::{BoxRecord, ManagedExecutionOperation, ManagedExecutionState, RuntimeUpdate};
@@ -21,7 +22,7 @@ impl LocalExecutionManager {
         options: KillExecutionOptions,
     ) -> ExecutionManagerResult<KillOutcome> {
         check_options(options)?;
-        let record = self.require_own(execution_id, generation, "kill")?;
+        let record = self.require_current(execution_id, generation)?;
         let state = record.state()?;
         match state {
             ManagedExecutionState::Stopped | ManagedExecutionState::Failed => {
@@ -42,6 +43,9 @@ impl LocalExecutionManager {
             | ManagedExecutionState::UpdatingResources
             | ManagedExecutionState::Snapshotting
             | ManagedExecutionState::Killing => {}
+        }
+        if let Some(owner) = self.owner_of(&record, "kill")? {
+            return owner.kill(generation, mint("kill")?, options).await;
         }
         let working = self.active.enter(execution_id);
         let manager = self.clone();

@@ -162,19 +162,6 @@ impl LocalExecutionManager {
         Ok(record)
     }
 
-    /// As [`Self::require_current`], for a verb that changes the execution. The record of a containerd task
-    /// is written by the task's owner alone.
-    pub(super) fn require_own(
-        &self,
-        execution_id: &ExecutionId,
-        generation: ExecutionGeneration,
-        verb: &str,
-    ) -> ExecutionManagerResult<BoxRecord> {
-        let record = self.require_current(execution_id, generation)?;
-        refuse_task(&record, verb)?;
-        Ok(record)
-    }
-
     /// Runs a verb to its end even when the caller hangs up: an effect that began is recorded.
     pub(super) async fn to_the_end<T: Send + 'static>(
         verb: impl Future<Output = ExecutionManagerResult<T>> + Send + 'static,
@@ -186,14 +173,4 @@ impl LocalExecutionManager {
             ))),
         }
     }
-}
-
-pub(super) fn refuse_task(record: &BoxRecord, verb: &str) -> ExecutionManagerResult<()> {
-    if record.metadata()?.task.is_none() {
-        return Ok(());
-    }
-    Err(ExecutionManagerError::Unavailable(format!(
-        "execution {} is a containerd task: {verb} it through its task",
-        record.id
-    )))
 }

@@ -11,14 +11,17 @@ pub mod oci_backend;
 pub mod router;
 
 mod active;
+mod capture;
 mod claims;
 mod create;
+mod decide;
 mod evidence;
 mod inspect;
 mod kill;
 mod logs;
 mod manager;
 mod observe;
+mod owner;
 mod pause;
 mod reconcile;
 mod record;
@@ -46,7 +49,14 @@ pub use router::{LocalExecutionBackendRouter, OciMigrationPolicy};
 
 #[cfg_attr(
     not(test),
-    expect(unused_imports, reason = "the suites below this module name it through the module")
+    expect(
+        unused_imports,
+        reason = "the suites below this module name it through the module"
+    )
 )]
 pub(crate) use crate::store::RuntimeUpdate;
+pub(crate) use capture::SnapshotSource;
+#[cfg(test)]
+pub(crate) use decide::{Recorded, Sight, decide};
+pub(crate) use oci_backend::kill_signal;
 pub(crate) use record::build_managed_record;

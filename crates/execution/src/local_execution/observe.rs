@@ -4,6 +4,7 @@ use a3sbox_core::{ExecutionManagerError, ExecutionManagerResult, ExecutionState}
 
 use super::backend::LocalExecutionHandle;
 use super::manager::LocalExecutionManager;
+use crate::process::{boot_id, is_another_boot};
 use crate::store::{BoxRecord, ManagedExecutionState, RuntimeUpdate};
 
 /// What the backend sees.
@@ -20,10 +21,25 @@ pub(super) enum Seen {
         exit_code: Option<i32>,
     },
     Absent,
+    /// The record is of another boot of this host; no runtime was asked.
+    AnotherBoot,
+}
+
+/// Whether the host was started again since this record was made live. Where that is unknown, as for a
+/// record of an older build, it was not.
+pub(super) fn was_rebooted(record: &BoxRecord) -> bool {
+    let recorded = record
+        .managed_execution
+        .as_ref()
+        .and_then(|metadata| metadata.boot_id.as_deref());
+    is_another_boot(recorded, boot_id())
 }
 
 impl LocalExecutionManager {
     pub(super) async fn look(&self, record: &BoxRecord) -> ExecutionManagerResult<Seen> {
+        if was_rebooted(record) {
+            return Ok(Seen::AnotherBoot);
+        }
         let observation = match self.backend.inspect(record).await {
             Ok(observation) => observation,
             Err(ExecutionManagerError::NotFound(_)) => return Ok(Seen::Absent),

@@ -1,11 +1,14 @@
 //! Pause: a claim with an identity of its own, completed or rolled back by what the runtime shows.
 
-use a3sbox_core::{ExecutionGeneration, ExecutionId, ExecutionLease, ExecutionManagerResult};
+use a3sbox_core::{
+    ExecutionGeneration, ExecutionId, ExecutionLease, ExecutionManagerError, ExecutionManagerResult,
+};
 
 use super::claims::mint;
 use super::evidence::{lease, unknown_outcome, wrong_state};
 use super::manager::LocalExecutionManager;
 use crate::store::{BoxRecord, ManagedExecutionState, RuntimeUpdate};
+use crate::task::FencedVerb;
 
 impl LocalExecutionManager {
     pub(super) async fn pause_execution(
@@ -14,7 +17,18 @@ impl LocalExecutionManager {
         generation: ExecutionGeneration,
         keep_memory: bool,
     ) -> ExecutionManagerResult<ExecutionLease> {
-        let record = self.require_own(execution_id, generation, "pause")?;
+        let record = self.require_current(execution_id, generation)?;
+        if let Some(owner) = self.owner_of(&record, "pause")? {
+            if !keep_memory {
+                return Err(ExecutionManagerError::Unavailable(
+                    "a containerd task is paused in place and keeps its memory".to_owned(),
+                ));
+            }
+            let paused = owner
+                .fenced(generation, mint("pause")?, FencedVerb::Pause)
+                .await?;
+            return lease(&paused.record);
+        }
         let state = record.state()?;
         if state != ManagedExecutionState::Running {
             return Err(wrong_state(execution_id, "pause", state));
@@ -55,7 +69,7 @@ impl LocalExecutionManager {
                 )
                 .await
             }
-            Err(error) => match self.settle_pause(claimed).await {
+            Err(error) => match self.settle_by_look(claimed).await {
                 Ok(settled) if settled.state()? == ManagedExecutionState::Paused => Ok(settled),
                 Ok(_) => Err(error),
                 Err(look) => Err(unknown_outcome(&error, &look)),

@@ -15,8 +15,20 @@ impl LocalExecutionManager {
             return Ok(ReconcileOutcome::Absent);
         };
         let execution_id = record.execution_id()?;
-        let is_task = record.metadata()?.task.is_some();
-        if is_task || self.active.contains(&execution_id) {
+        if let Some(state) = self.task_truth(&record).await? {
+            let is_true = state == record.state()?;
+            return match state {
+                _ if is_true => as_recorded(&record),
+                ManagedExecutionState::Stopped | ManagedExecutionState::Failed => {
+                    Ok(ReconcileOutcome::Failed)
+                }
+                // What runs without its owner is its container's delete's to end, and nobody's to adopt.
+                _ => Err(ExecutionManagerError::Unavailable(format!(
+                    "execution {execution_id} has lost its owner and is {state}"
+                ))),
+            };
+        }
+        if self.active.contains(&execution_id) {
             return as_recorded(&record);
         }
         if record.state()? == ManagedExecutionState::Removing {

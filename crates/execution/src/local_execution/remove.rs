@@ -7,7 +7,8 @@ use a3sbox_core::{
 };
 
 use super::evidence::{internal, wrong_state};
-use super::manager::{LocalExecutionManager, refuse_task};
+use super::manager::LocalExecutionManager;
+use super::owner::not_ours;
 use crate::store::{BoxRecord, ManagedExecutionState, RuntimeUpdate, error_chain, folder_name};
 
 impl LocalExecutionManager {
@@ -20,7 +21,9 @@ impl LocalExecutionManager {
             return Ok(false);
         };
         Fence::new(execution_id, record.generation()?).admit(generation)?;
-        refuse_task(&record, "remove")?;
+        if record.metadata()?.task.is_some() {
+            return Err(not_ours(&record, "remove"));
+        }
         let state = record.state()?;
         let is_claimed = state == ManagedExecutionState::Removing;
         if !is_claimed && state.step_to(ManagedExecutionState::Removing).is_err() {

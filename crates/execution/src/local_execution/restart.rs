@@ -6,7 +6,8 @@ use a3sbox_core::{
 };
 
 use super::evidence::{internal, lease, wrong_state};
-use super::manager::{LocalExecutionManager, refuse_task};
+use super::manager::LocalExecutionManager;
+use super::owner::not_ours;
 use crate::store::{BoxRecord, ManagedExecutionOperation, ManagedExecutionState, RuntimeUpdate};
 
 impl LocalExecutionManager {
@@ -18,7 +19,10 @@ impl LocalExecutionManager {
         options: RestartExecutionOptions,
     ) -> ExecutionManagerResult<ExecutionLease> {
         let record = self.require(execution_id)?;
-        refuse_task(&record, "restart")?;
+        if record.metadata()?.task.is_some() {
+            Fence::new(execution_id, record.generation()?).admit(generation)?;
+            return Err(not_ours(&record, "restart"));
+        }
         // A completed or pending restart made the caller's generation stale: its identity comes first.
         if let Some(done) = completed(&record, execution_id, operation_id, options)? {
             return Ok(done);

@@ -6,6 +6,7 @@ use super::claims::mint;
 use super::evidence::{lease, unknown_outcome, wrong_state};
 use super::manager::LocalExecutionManager;
 use crate::store::{BoxRecord, ManagedExecutionState, RuntimeUpdate};
+use crate::task::FencedVerb;
 
 impl LocalExecutionManager {
     pub(super) async fn resume_execution(
@@ -13,7 +14,13 @@ impl LocalExecutionManager {
         execution_id: &ExecutionId,
         generation: ExecutionGeneration,
     ) -> ExecutionManagerResult<ExecutionLease> {
-        let record = self.require_own(execution_id, generation, "resume")?;
+        let record = self.require_current(execution_id, generation)?;
+        if let Some(owner) = self.owner_of(&record, "resume")? {
+            let resumed = owner
+                .fenced(generation, mint("resume")?, FencedVerb::Resume)
+                .await?;
+            return lease(&resumed.record);
+        }
         let state = record.state()?;
         if state != ManagedExecutionState::Paused {
             return Err(wrong_state(execution_id, "resume", state));
@@ -42,7 +49,7 @@ impl LocalExecutionManager {
                 )
                 .await
             }
-            Err(error) => match self.settle_resume(claimed).await {
+            Err(error) => match self.settle_by_look(claimed).await {
                 Ok(settled) if settled.state()? == ManagedExecutionState::Running => Ok(settled),
                 Ok(_) => Err(error),
                 Err(look) => Err(unknown_outcome(&error, &look)),

@@ -1,15 +1,15 @@
 //! Settle: what a claim left behind, and what the backend sees, become one truth.
 //!
-//! The only place that decides about an interrupted operation. Nothing is repeated that may have had its
-//! effect, except where the backend deduplicates by the claim's own identity (resource update, kill).
+//! Look, decide (file `decide.rs`, pure), act. The only place that acts on an interrupted operation.
 
 use a3sbox_core::{ExecutionManagerError, ExecutionManagerResult};
 
 use super::backend::LocalExecutionHandle;
+use super::decide::{Decision, Recorded, Sight, decide, needs_look};
 use super::evidence::internal;
 use super::manager::LocalExecutionManager;
-use super::observe::Seen;
-use crate::store::{BoxRecord, ManagedExecutionOperation, ManagedExecutionState, RuntimeUpdate};
+use super::observe::{Seen, was_rebooted};
+use crate::store::{BoxRecord, ManagedExecutionState, RuntimeUpdate};
 
 use ManagedExecutionState as State;
 
@@ -22,116 +22,90 @@ impl LocalExecutionManager {
         let manager = self.clone();
         Self::to_the_end(async move {
             let _working = working;
-            match record.state()? {
-                State::Created | State::Stopped | State::Failed | State::Removing => Ok(record),
-                State::Creating | State::Starting => manager.settle_start(record).await,
-                State::RestartStarting => manager.settle_restart_start(record).await,
-                State::Running | State::Paused => manager.confirm(record).await,
-                State::Pausing => manager.settle_pause(record).await,
-                State::Resuming => manager.settle_resume(record).await,
-                State::UpdatingResources => manager.settle_update(record).await,
-                State::Snapshotting => manager.settle_snapshot(record).await,
-                State::Killing => Ok(manager.kill_claimed(&record).await?.0),
-                State::RestartStopping => manager.restart_claimed(record).await,
-            }
+            let state = record.state()?;
+            let seen = if needs_look(state) {
+                manager.look(&record).await?
+            } else if was_rebooted(&record) {
+                Seen::AnotherBoot
+            } else {
+                // The decision does not hang on it.
+                Seen::Absent
+            };
+            manager.settle_seen(record, seen).await
         })
         .await
     }
 
-    async fn settle_start(&self, record: BoxRecord) -> ExecutionManagerResult<BoxRecord> {
-        match self.look(&record).await? {
-            Seen::Live { handle, .. } if record.state()? == State::Starting => {
-                self.complete_start(&record, handle).await
-            }
-            Seen::Live { .. } | Seen::Pending => Ok(record),
-            Seen::Ended { state, exit_code } => self.end(&record, state, exit_code).await,
-            Seen::Absent => self.end(&record, State::Failed, None).await,
-        }
+    /// The same inside a verb whose effect failed: look at what became of it.
+    pub(super) async fn settle_by_look(
+        &self,
+        record: BoxRecord,
+    ) -> ExecutionManagerResult<BoxRecord> {
+        let seen = self.look(&record).await?;
+        self.settle_seen(record, seen).await
     }
 
-    /// Unlike a first start, a restart that never reached the runtime goes on: its stop had its effect.
-    async fn settle_restart_start(&self, record: BoxRecord) -> ExecutionManagerResult<BoxRecord> {
-        match self.look(&record).await? {
-            Seen::Live { handle, .. } => self.complete_start(&record, handle).await,
-            Seen::Pending => Ok(record),
-            Seen::Ended { state, exit_code } => self.end(&record, state, exit_code).await,
-            Seen::Absent => self.start_claimed(record).await,
-        }
-    }
-
-    /// A stable live record is believed only when the backend agrees.
-    async fn confirm(&self, record: BoxRecord) -> ExecutionManagerResult<BoxRecord> {
-        let recorded = record.state()?;
-        match self.look(&record).await? {
-            Seen::Live { is_paused, handle } if is_paused == (recorded == State::Paused) => {
-                self.keep_binding(record, &handle)
+    async fn settle_seen(
+        &self,
+        record: BoxRecord,
+        seen: Seen,
+    ) -> ExecutionManagerResult<BoxRecord> {
+        let state = record.state()?;
+        let sight = Sight::of(&seen);
+        let decision = decide(Recorded::of(&record, state), sight);
+        tracing::debug!(execution_id = %record.id, %state, ?sight, ?decision, "settling");
+        match decision {
+            Decision::Keep => Ok(record),
+            Decision::Confirm => match seen {
+                Seen::Live { handle, .. } => self.keep_binding(record, &handle),
+                _ => Ok(record),
+            },
+            Decision::CompleteStart => match seen {
+                Seen::Live { handle, .. } => self.complete_start(&record, handle).await,
+                _ => Ok(record),
+            },
+            Decision::StartAgain => self.start_claimed(record).await,
+            Decision::Redo => match state {
+                State::Killing => Ok(self.kill_claimed(&record).await?.0),
+                State::UpdatingResources => self.settle_update(record).await,
+                _ => self.restart_claimed(record).await,
+            },
+            Decision::Complete(to) => match seen {
+                Seen::Live { handle, .. } => {
+                    let update = RuntimeUpdate::Handle(handle);
+                    self.transition(&record, state, to, update).await
+                }
+                _ => Ok(record),
+            },
+            Decision::CompleteColdPause => {
+                let update = RuntimeUpdate::ColdPause;
+                self.transition(&record, state, State::Paused, update).await
             }
-            Seen::Live { is_paused, .. } => Err(ExecutionManagerError::Unavailable(format!(
-                "execution {} is recorded as {recorded}, and its runtime is {}",
-                record.id,
-                if is_paused { "paused" } else { "running" }
-            ))),
-            Seen::Pending => Err(internal(format!(
-                "execution {} is recorded as {recorded}, and its runtime was never started",
+            Decision::RollBack(to) => {
+                self.transition(&record, state, to, RuntimeUpdate::None)
+                    .await
+            }
+            Decision::FreezeAndCapture => self.freeze_and_capture(record).await,
+            Decision::CaptureAndThaw => self.mark_and_capture(record).await,
+            Decision::CaptureAndRelease => self.capture_and_release(record).await,
+            Decision::ReleaseThawed => self.release_thawed(record).await,
+            Decision::End(to) => {
+                let exit_code = match seen {
+                    Seen::Ended { exit_code, .. } => exit_code,
+                    _ => None,
+                };
+                let ended = self.end(&record, to, exit_code).await?;
+                match state {
+                    State::Snapshotting => Err(self.ended_before_capture(&record)),
+                    _ => Ok(ended),
+                }
+            }
+            Decision::Contradiction => Err(contradiction(&record, state, sight)),
+            Decision::NeverStarted => Err(internal(format!(
+                "the runtime of execution {} was never started",
                 record.id
             ))),
-            Seen::Ended { state, exit_code } => self.end(&record, state, exit_code).await,
-            // A cold pause has no runtime.
-            Seen::Absent if !record.metadata()?.paused_with_memory => Ok(record),
-            Seen::Absent => self.end(&record, State::Stopped, None).await,
         }
-    }
-
-    pub(super) async fn settle_pause(
-        &self,
-        record: BoxRecord,
-    ) -> ExecutionManagerResult<BoxRecord> {
-        let keeps_memory = !matches!(
-            record.metadata()?.pending_operation,
-            Some(ManagedExecutionOperation::Pause {
-                keep_memory: false,
-                ..
-            })
-        );
-        let (to, update) = match self.look(&record).await? {
-            Seen::Live {
-                is_paused: true,
-                handle,
-            } => (State::Paused, RuntimeUpdate::Handle(handle)),
-            Seen::Live {
-                is_paused: false, ..
-            } => (State::Running, RuntimeUpdate::None),
-            Seen::Pending => return Err(never_started(&record)),
-            Seen::Ended { .. } | Seen::Absent if !keeps_memory => {
-                (State::Paused, RuntimeUpdate::ColdPause)
-            }
-            Seen::Ended { state, exit_code } => return self.end(&record, state, exit_code).await,
-            Seen::Absent => return self.end(&record, State::Stopped, None).await,
-        };
-        self.transition(&record, State::Pausing, to, update).await
-    }
-
-    pub(super) async fn settle_resume(
-        &self,
-        record: BoxRecord,
-    ) -> ExecutionManagerResult<BoxRecord> {
-        let (to, update) = match self.look(&record).await? {
-            Seen::Live {
-                is_paused: false,
-                handle,
-            } => (State::Running, RuntimeUpdate::Handle(handle)),
-            Seen::Live {
-                is_paused: true, ..
-            } => (State::Paused, RuntimeUpdate::None),
-            Seen::Pending => return Err(never_started(&record)),
-            Seen::Ended { state, exit_code } => return self.end(&record, state, exit_code).await,
-            // A cold pause that is not resumed yet has no runtime.
-            Seen::Absent if !record.metadata()?.paused_with_memory => {
-                (State::Paused, RuntimeUpdate::None)
-            }
-            Seen::Absent => return self.end(&record, State::Stopped, None).await,
-        };
-        self.transition(&record, State::Resuming, to, update).await
     }
 
     /// Stores the binding that an adoption found for a record without one.
@@ -158,9 +132,18 @@ impl LocalExecutionManager {
     }
 }
 
-pub(super) fn never_started(record: &BoxRecord) -> ExecutionManagerError {
-    internal(format!(
-        "the runtime of execution {} was never started",
-        record.id
+fn contradiction(record: &BoxRecord, state: State, sight: Sight) -> ExecutionManagerError {
+    let id = &record.id;
+    let seen = match sight {
+        Sight::Pending => {
+            return internal(format!(
+                "execution {id} is recorded as {state}, and its runtime was never started"
+            ));
+        }
+        Sight::Paused => "paused",
+        _ => "running",
+    };
+    ExecutionManagerError::Unavailable(format!(
+        "execution {id} is recorded as {state}, and its runtime is {seen}"
     ))
 }

@@ -3,29 +3,27 @@
 //! The mark says that the freeze took effect. Behind it a container that runs was thawed, and freezing it
 //! again would capture a later moment under the same claim: that is never done.
 
+use std::sync::Arc;
+
 use a3sbox_core::{
     ExecutionGeneration, ExecutionId, ExecutionIsolation, ExecutionManagerError,
-    ExecutionManagerResult, ExecutionSnapshot, ExecutionSnapshotId, SnapshotImageConfig,
-    SnapshotMetadata,
+    ExecutionManagerResult, ExecutionSnapshot, ExecutionSnapshotId,
 };
 
+use super::capture::{SNAPSHOTS_FOLDER, SnapshotSource};
 use super::claims::mint;
 use super::evidence::{internal, lease, unknown_outcome, wrong_state};
 use super::manager::LocalExecutionManager;
 use super::observe::Seen;
-use super::settle::never_started;
 use crate::snapshot::SnapshotStore;
 use crate::store::{BoxRecord, ManagedExecutionOperation, ManagedExecutionState, RuntimeUpdate};
+use crate::task::FencedVerb;
 
 use ManagedExecutionState as State;
-
-const SNAPSHOTS_FOLDER: &str = "snapshots";
-const ROOTFS_FOLDER: &str = "rootfs";
 
 /// The claim of a record that is being snapshotted.
 struct Claim {
     snapshot_id: ExecutionSnapshotId,
-    source_state: State,
     freezer_applied: bool,
 }
 
@@ -36,7 +34,7 @@ impl LocalExecutionManager {
         generation: ExecutionGeneration,
         snapshot_id: &ExecutionSnapshotId,
     ) -> ExecutionManagerResult<ExecutionSnapshot> {
-        let record = self.require_own(execution_id, generation, "snapshot")?;
+        let record = self.require_current(execution_id, generation)?;
         if record.isolation != ExecutionIsolation::Sandbox {
             return Err(ExecutionManagerError::Unavailable(
                 "filesystem snapshots need sandbox isolation".to_owned(),
@@ -48,6 +46,20 @@ impl LocalExecutionManager {
         }
         if let Some(size_bytes) = self.published(&record, snapshot_id)? {
             return answer(&record, snapshot_id, size_bytes);
+        }
+        if let Some(owner) = self.owner_of(&record, "snapshot")? {
+            let verb = FencedVerb::Snapshot {
+                snapshot_id: snapshot_id.clone(),
+                home: self.home_dir.clone(),
+            };
+            let snapshotted = owner
+                .fenced(generation, mint("snapshot")?, verb)
+                .await?
+                .record;
+            let size_bytes = self
+                .published(&snapshotted, snapshot_id)?
+                .ok_or_else(|| internal(format!("snapshot {snapshot_id} was not published")))?;
+            return answer(&snapshotted, snapshot_id, size_bytes);
         }
         let claim = RuntimeUpdate::SnapshotClaim {
             snapshot_id: snapshot_id.clone(),
@@ -75,58 +87,51 @@ impl LocalExecutionManager {
         .await
     }
 
-    /// What an interrupted snapshot left.
-    pub(super) async fn settle_snapshot(
+    /// A frozen source whose freeze may not be marked yet.
+    pub(super) async fn mark_and_capture(
+        &self,
+        record: BoxRecord,
+    ) -> ExecutionManagerResult<BoxRecord> {
+        let marked = if claim_of(&record)?.freezer_applied {
+            record
+        } else {
+            self.mark_snapshot_freezer_applied(&record).await?
+        };
+        self.capture_and_thaw(marked).await
+    }
+
+    /// A source that runs behind its freeze.
+    pub(super) async fn release_thawed(
         &self,
         record: BoxRecord,
     ) -> ExecutionManagerResult<BoxRecord> {
         let claim = claim_of(&record)?;
-        match self.look(&record).await? {
-            Seen::Live {
-                is_paused: true, ..
-            } => {
-                if claim.source_state == State::Paused {
-                    return self.capture_and_release(record).await;
-                }
-                let marked = if claim.freezer_applied {
-                    record
-                } else {
-                    self.mark_snapshot_freezer_applied(&record).await?
-                };
-                self.capture_and_thaw(marked).await
-            }
-            Seen::Live {
-                is_paused: false, ..
-            } if claim.source_state == State::Running && !claim.freezer_applied => {
-                self.freeze_and_capture(record).await
-            }
-            Seen::Live {
-                is_paused: false, ..
-            } => {
-                let published = self.published(&record, &claim.snapshot_id)?.is_some();
-                let running = self.release(&record, State::Running).await?;
-                if published {
-                    return Ok(running);
-                }
-                Err(ExecutionManagerError::Unavailable(format!(
-                    "execution {} was thawed before filesystem snapshot {} was captured",
-                    running.id, claim.snapshot_id
-                )))
-            }
-            Seen::Pending => Err(never_started(&record)),
-            Seen::Ended { state, exit_code } => {
-                self.end(&record, state, exit_code).await?;
-                Err(ended(&record, &claim.snapshot_id))
-            }
-            Seen::Absent => {
-                self.end(&record, State::Stopped, None).await?;
-                Err(ended(&record, &claim.snapshot_id))
-            }
+        let published = self.published(&record, &claim.snapshot_id)?.is_some();
+        let running = self.release(&record, State::Running).await?;
+        if published {
+            return Ok(running);
+        }
+        Err(ExecutionManagerError::Unavailable(format!(
+            "execution {} was thawed before filesystem snapshot {} was captured",
+            running.id, claim.snapshot_id
+        )))
+    }
+
+    pub(super) fn ended_before_capture(&self, record: &BoxRecord) -> ExecutionManagerError {
+        match claim_of(record) {
+            Ok(claim) => ExecutionManagerError::Unavailable(format!(
+                "execution {} ended before filesystem snapshot {} was captured",
+                record.id, claim.snapshot_id
+            )),
+            Err(error) => error,
         }
     }
 
     /// A running source: freeze it first.
-    async fn freeze_and_capture(&self, claimed: BoxRecord) -> ExecutionManagerResult<BoxRecord> {
+    pub(super) async fn freeze_and_capture(
+        &self,
+        claimed: BoxRecord,
+    ) -> ExecutionManagerResult<BoxRecord> {
         if let Err(error) = self.backend.pause(&claimed, true).await {
             match self.look(&claimed).await {
                 Ok(Seen::Live {
@@ -142,7 +147,7 @@ impl LocalExecutionManager {
                     self.end(&claimed, state, exit_code).await?;
                     return Err(error);
                 }
-                Ok(Seen::Absent) => {
+                Ok(Seen::Absent | Seen::AnotherBoot) => {
                     self.end(&claimed, State::Stopped, None).await?;
                     return Err(error);
                 }
@@ -166,7 +171,7 @@ impl LocalExecutionManager {
                     self.end(&frozen, state, exit_code).await?;
                     return Err(error);
                 }
-                Ok(Seen::Absent) => {
+                Ok(Seen::Absent | Seen::AnotherBoot) => {
                     self.end(&frozen, State::Stopped, None).await?;
                     return Err(error);
                 }
@@ -180,7 +185,10 @@ impl LocalExecutionManager {
     }
 
     /// A source that was paused by its user stays so.
-    async fn capture_and_release(&self, claimed: BoxRecord) -> ExecutionManagerResult<BoxRecord> {
+    pub(super) async fn capture_and_release(
+        &self,
+        claimed: BoxRecord,
+    ) -> ExecutionManagerResult<BoxRecord> {
         let captured = self.capture(&claimed).await;
         let paused = self.release(&claimed, State::Paused).await?;
         captured.map(|()| paused)
@@ -194,43 +202,15 @@ impl LocalExecutionManager {
     /// Publishes the snapshot unless it is published already.
     async fn capture(&self, record: &BoxRecord) -> ExecutionManagerResult<()> {
         let claim = claim_of(record)?;
-        if self.published(record, &claim.snapshot_id)?.is_some() {
-            return Ok(());
-        }
-        self.backend.prepare_quiescent_rootfs(record).await?;
-        let captured = self.copy_rootfs(record, &claim.snapshot_id).await;
-        let cleaned = self.backend.cleanup_quiescent_rootfs(record).await;
-        captured.and(cleaned)
+        self.source(&claim.snapshot_id).capture(record, None).await
     }
 
-    async fn copy_rootfs(
-        &self,
-        record: &BoxRecord,
-        snapshot_id: &ExecutionSnapshotId,
-    ) -> ExecutionManagerResult<()> {
-        let rootfs = record.box_dir.join(ROOTFS_FOLDER);
-        let base = self.home_dir.join(SNAPSHOTS_FOLDER);
-        let mut metadata = SnapshotMetadata::new(
-            snapshot_id.as_str(),
-            snapshot_id.as_str(),
-            record.id.clone(),
-            record.image.clone(),
-        );
-        metadata.image_config = Some(image_config(record));
-        let id = record.id.clone();
-        tokio::task::spawn_blocking(move || {
-            let is_populated =
-                std::fs::read_dir(&rootfs).is_ok_and(|mut entries| entries.next().is_some());
-            if !is_populated {
-                return Err(ExecutionManagerError::Unavailable(format!(
-                    "execution {id} has no populated managed rootfs to snapshot"
-                )));
-            }
-            SnapshotStore::new(&base)?.save(metadata, &rootfs)?;
-            Ok(())
-        })
-        .await
-        .map_err(|error| internal(format!("the capture was not finished: {error}")))?
+    fn source(&self, snapshot_id: &ExecutionSnapshotId) -> SnapshotSource {
+        SnapshotSource::new(
+            Arc::clone(&self.backend),
+            self.home_dir.clone(),
+            snapshot_id.clone(),
+        )
     }
 
     /// The size of a published snapshot of this execution; one of another execution is a conflict.
@@ -239,25 +219,15 @@ impl LocalExecutionManager {
         record: &BoxRecord,
         snapshot_id: &ExecutionSnapshotId,
     ) -> ExecutionManagerResult<Option<u64>> {
-        match self.stored_snapshot(snapshot_id)? {
-            Some(metadata) if metadata.source_execution == record.id => {
-                Ok(Some(metadata.size_bytes))
-            }
-            Some(_) => Err(ExecutionManagerError::Conflict {
-                execution_id: record.execution_id()?,
-                message: format!("snapshot {snapshot_id} is of another execution"),
-            }),
-            None => Ok(None),
-        }
+        self.source(snapshot_id).published(record)
     }
 
     pub(super) fn snapshot_size(
         &self,
         snapshot_id: &ExecutionSnapshotId,
     ) -> ExecutionManagerResult<Option<u64>> {
-        Ok(self
-            .stored_snapshot(snapshot_id)?
-            .map(|metadata| metadata.size_bytes))
+        let stored = SnapshotStore::at(&self.home_dir.join(SNAPSHOTS_FOLDER)).get(snapshot_id)?;
+        Ok(stored.map(|metadata| metadata.size_bytes))
     }
 
     pub(super) async fn delete_snapshot(
@@ -273,53 +243,22 @@ impl LocalExecutionManager {
             .await
             .map_err(|error| internal(format!("the deletion was not finished: {error}")))?
     }
-
-    fn stored_snapshot(
-        &self,
-        snapshot_id: &ExecutionSnapshotId,
-    ) -> ExecutionManagerResult<Option<SnapshotMetadata>> {
-        let base = self.home_dir.join(SNAPSHOTS_FOLDER);
-        Ok(SnapshotStore::at(&base).get(snapshot_id)?)
-    }
 }
 
 fn claim_of(record: &BoxRecord) -> ExecutionManagerResult<Claim> {
     match &record.metadata()?.pending_operation {
         Some(ManagedExecutionOperation::Snapshot {
             snapshot_id,
-            source_state,
             freezer_applied,
             ..
         }) => Ok(Claim {
             snapshot_id: snapshot_id.clone(),
-            source_state: *source_state,
             freezer_applied: *freezer_applied,
         }),
         _ => Err(internal(format!(
             "execution {} has no pending snapshot",
             record.id
         ))),
-    }
-}
-
-/// What a restore has to know; the record's own settings stand for the image's.
-fn image_config(record: &BoxRecord) -> SnapshotImageConfig {
-    SnapshotImageConfig {
-        entrypoint: record.entrypoint.clone(),
-        cmd: (!record.cmd.is_empty()).then(|| record.cmd.clone()),
-        env: record
-            .env
-            .iter()
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect(),
-        working_dir: record.workdir.clone(),
-        user: record.user.clone(),
-        stop_signal: record.stop_signal.clone(),
-        labels: record
-            .labels
-            .iter()
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect(),
     }
 }
 
@@ -334,11 +273,4 @@ fn answer(
         state: record.state()?.observed(),
         lease: lease(record)?,
     })
-}
-
-fn ended(record: &BoxRecord, snapshot_id: &ExecutionSnapshotId) -> ExecutionManagerError {
-    ExecutionManagerError::Unavailable(format!(
-        "execution {} ended before filesystem snapshot {snapshot_id} was captured",
-        record.id
-    ))
 }

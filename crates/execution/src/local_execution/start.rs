@@ -8,6 +8,7 @@ use super::backend::LocalExecutionHandle;
 use super::evidence::{lease, unknown_outcome, wrong_state};
 use super::manager::LocalExecutionManager;
 use super::observe::Seen;
+use super::owner::not_ours;
 use crate::store::{BoxRecord, ManagedExecutionState, RuntimeUpdate};
 
 impl LocalExecutionManager {
@@ -16,9 +17,10 @@ impl LocalExecutionManager {
         execution_id: &ExecutionId,
         generation: ExecutionGeneration,
     ) -> ExecutionManagerResult<ExecutionLease> {
-        let record = self.require_own(execution_id, generation, "start")?;
+        let record = self.require_current(execution_id, generation)?;
         match record.state()? {
             ManagedExecutionState::Running => return lease(&record),
+            _ if record.metadata()?.task.is_some() => return Err(not_ours(&record, "start")),
             ManagedExecutionState::Created => {}
             // An interrupted start: what the backend has of it is taken up, nothing is started twice.
             ManagedExecutionState::Starting if !self.active.contains(execution_id) => {
@@ -74,7 +76,7 @@ impl LocalExecutionManager {
                 self.record_failed_start(&claimed, state, exit_code).await;
                 Err(error)
             }
-            Ok(Seen::Absent) => {
+            Ok(Seen::Absent | Seen::AnotherBoot) => {
                 self.record_failed_start(&claimed, ManagedExecutionState::Failed, None)
                     .await;
                 Err(error)

@@ -9,6 +9,7 @@ use super::evidence::{internal, lease, unknown_outcome, wrong_state};
 use super::manager::LocalExecutionManager;
 use super::observe::Seen;
 use crate::store::{BoxRecord, ManagedExecutionOperation, ManagedExecutionState, RuntimeUpdate};
+use crate::task::FencedVerb;
 
 use ManagedExecutionState as State;
 
@@ -20,7 +21,7 @@ impl LocalExecutionManager {
         operation_id: &OperationId,
         update: ExecutionResourceUpdate,
     ) -> ExecutionManagerResult<ExecutionLease> {
-        let record = self.require_own(execution_id, generation, "update")?;
+        let record = self.require_current(execution_id, generation)?;
         update.validate()?;
         let metadata = record.metadata()?;
         if let Some(done) = metadata
@@ -33,6 +34,14 @@ impl LocalExecutionManager {
             } else {
                 Err(reused(execution_id))
             };
+        }
+        if let Some(owner) = self.owner_of(&record, "update")? {
+            self.backend
+                .preflight_resource_update(&record, &update)
+                .await?;
+            let verb = FencedVerb::Update(update);
+            let updated = owner.fenced(generation, operation_id.clone(), verb).await?;
+            return lease(&updated.record);
         }
         let state = record.state()?;
         let is_pending = match &metadata.pending_operation {
@@ -111,7 +120,7 @@ impl LocalExecutionManager {
             Ok(Seen::Ended { state, exit_code }) => {
                 self.end(&claimed, state, exit_code).await?;
             }
-            Ok(Seen::Absent) => {
+            Ok(Seen::Absent | Seen::AnotherBoot) => {
                 self.end(&claimed, State::Stopped, None).await?;
             }
             // Refused for good: no later attempt can do better, and nothing took effect.

@@ -18,6 +18,9 @@ pub enum SnapshotError {
     Exists(String),
     #[error("snapshot {0} is being captured")]
     Busy(String),
+    /// The container ended while it was copied.
+    #[error("snapshot {0} is void: its execution ended while it was captured")]
+    Void(String),
     #[error("snapshot source {} is not a folder", .0.display())]
     NoSource(PathBuf),
     #[error("manifest {} is damaged: {message}", path.display())]
@@ -39,6 +42,7 @@ impl From<SnapshotError> for ExecutionManagerError {
             SnapshotError::InvalidId(_) => Self::InvalidRequest(text),
             SnapshotError::Exists(_)
             | SnapshotError::Busy(_)
+            | SnapshotError::Void(_)
             | SnapshotError::NoSource(_)
             | SnapshotError::Io { .. }
             | SnapshotError::Durable(_) => Self::Unavailable(text),

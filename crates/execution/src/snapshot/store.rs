@@ -62,6 +62,16 @@ impl SnapshotStore {
         metadata: SnapshotMetadata,
         source: &Path,
     ) -> SnapshotResult<SnapshotMetadata> {
+        self.save_if(metadata, source, || true)
+    }
+
+    /// As [`Self::save`], asking between copy and publication whether the copy still counts.
+    pub(crate) fn save_if(
+        &self,
+        metadata: SnapshotMetadata,
+        source: &Path,
+        may_publish: impl FnOnce() -> bool,
+    ) -> SnapshotResult<SnapshotMetadata> {
         let id = checked(&metadata.id)?;
         if !source.is_dir() {
             return Err(SnapshotError::NoSource(source.to_path_buf()));
@@ -76,6 +86,9 @@ impl SnapshotStore {
         folder::create(&staging)?;
         let captured = self.capture(metadata, source, &staging);
         let published = captured.and_then(|metadata| {
+            if !may_publish() {
+                return Err(SnapshotError::Void(metadata.id));
+            }
             folder::publish(&staging, &published)?;
             Ok(metadata)
         });

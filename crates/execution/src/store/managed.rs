@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use a3sbox_core::{ExecutionGeneration, ExecutionId, OperationId};
+use a3sbox_durable::lock::holder_of;
 use a3sbox_durable::{DurableError, FileLock, folder, remove, replace, sweep};
 use chrono::Utc;
 
@@ -21,6 +22,7 @@ use super::record::BoxRecord;
 use super::schema;
 use super::state::ManagedExecutionState;
 use super::update::{RuntimeUpdate, apply_transition};
+use crate::process::boot_id;
 use crate::task::TaskKey;
 
 /// A transaction of somebody else lasts for a few writes; beyond this something holds the lock.
@@ -63,6 +65,15 @@ impl ManagedExecutionReservation {
 #[derive(Debug)]
 pub struct OwnerLock {
     _lock: FileLock,
+}
+
+/// Whether a container's folder has an owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ownership {
+    /// A living process holds it.
+    Owned { pid: u32 },
+    /// Nobody holds it: never owned, given up, or the owner died.
+    Free,
 }
 
 impl ManagedExecutionStore {
@@ -194,7 +205,15 @@ impl ManagedExecutionStore {
         update: RuntimeUpdate,
     ) -> StoreResult<BoxRecord> {
         self.try_update(execution_id, (from, generation), |record| {
-            apply_transition(record, execution_id, from, to, update, Utc::now())
+            apply_transition(record, execution_id, from, to, update, Utc::now())?;
+            let begins = matches!(
+                to,
+                ManagedExecutionState::Starting | ManagedExecutionState::RestartStarting
+            );
+            if let (true, Some(metadata)) = (begins, record.managed_execution.as_mut()) {
+                metadata.boot_id = boot_id().map(str::to_owned);
+            }
+            Ok(())
         })
     }
 
@@ -274,6 +293,13 @@ impl ManagedExecutionStore {
             }),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Who holds a container's folder, without touching the lock.
+    #[must_use]
+    pub fn ownership(&self, key: &TaskKey) -> Ownership {
+        holder_of(&self.container_folder(key).join(OWNER_LOCK_FILE))
+            .map_or(Ownership::Free, |pid| Ownership::Owned { pid })
     }
 
     /// The journal beside a known execution's record.

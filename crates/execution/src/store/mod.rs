@@ -17,7 +17,7 @@ pub(crate) mod test_fixture;
 
 pub use box_state::BoxStateStore;
 pub use error::{StoreError, StoreResult};
-pub use managed::{ManagedExecutionReservation, ManagedExecutionStore, OwnerLock};
+pub use managed::{ManagedExecutionReservation, ManagedExecutionStore, OwnerLock, Ownership};
 pub use operation::{
     ManagedExecutionOperation, ManagedResourceUpdateCompletion, ManagedRestartCompletion,
 };
@@ -27,3 +27,4 @@ pub use update::RuntimeUpdate;
 
 pub(crate) use error::error_chain;
 pub(crate) use name::folder_name;
+pub(crate) use update::merge_resource_update;

@@ -181,6 +181,9 @@ pub struct ManagedExecutionMetadata {
     pub finished_at: Option<DateTime<Utc>>,
     #[serde(default = "yes")]
     pub paused_with_memory: bool,
+    /// The boot of the host in which the runtime was asked for. A record of an older build has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
     /// Set for executions that containerd drives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskRecord>,
@@ -214,6 +217,7 @@ impl ManagedExecutionMetadata {
             last_resource_update: None,
             finished_at: None,
             paused_with_memory: true,
+            boot_id: None,
             task: None,
         })
     }

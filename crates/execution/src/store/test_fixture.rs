@@ -81,6 +81,7 @@ pub(crate) fn task_record(id: &str, operation_id: &str, key: &TaskKey) -> BoxRec
         binding: None,
         kill_leftovers: false,
         oom_events: 0,
+        is_killed: false,
     });
     record
 }

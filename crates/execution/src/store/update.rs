@@ -248,16 +248,27 @@ fn complete_resource_update(
     else {
         return Err(invalid(record, "no resource update is pending".to_owned()));
     };
-    let metadata = metadata_of(record, execution_id)?;
+    metadata_of(record, execution_id)?;
+    merge_resource_update(record, operation_id, update);
+    Ok(())
+}
+
+/// Writes an update that took effect into request, limits and completion; a repeat of it is known by then.
+pub(crate) fn merge_resource_update(
+    record: &mut BoxRecord,
+    operation_id: OperationId,
+    update: ExecutionResourceUpdate,
+) {
+    let Some(metadata) = record.managed_execution.as_mut() else {
+        return;
+    };
     update.apply_to(&mut metadata.request.config.resource_limits);
     metadata.last_resource_update = Some(ManagedResourceUpdateCompletion {
         operation_id,
         generation: metadata.generation,
         update,
     });
-    let limits = metadata.request.config.resource_limits.clone();
-    record.resource_limits = limits;
-    Ok(())
+    record.resource_limits = metadata.request.config.resource_limits.clone();
 }
 
 fn complete_restart(

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use super::backend::TaskProvisioned;
+use super::backend::{TaskObservation, TaskProvisioned};
 use super::ledger::{Ledger, Operation, Verb, store_error};
 use super::limits::{Deadlines, EVENT_QUEUE, MAX_NAME_BYTES};
 use super::machine::{InitEvent, InitState, Verdict, next_init};
@@ -24,8 +24,9 @@ use super::types::{ProvisionRequest, TaskCreated, TaskDeleted, TaskEvent, TaskKe
 use super::watcher::Engine;
 use super::{TaskError, TaskResult};
 use crate::local_execution::build_managed_record;
+use crate::process::boot_id;
 use crate::store::{ManagedExecutionReservation, OwnerLock};
-use crate::{LocalExecutionBackend, ManagedExecutionState, ManagedExecutionStore};
+use crate::{BoxRecord, LocalExecutionBackend, ManagedExecutionState, ManagedExecutionStore};
 
 /// The task face's state in a manager; shared by its clones.
 pub(crate) struct TaskHub {
@@ -89,6 +90,15 @@ impl TaskHub {
         &self.store
     }
 
+    /// What the runtime says about a task's container.
+    pub(crate) async fn observe(&self, record: &BoxRecord) -> TaskResult<TaskObservation> {
+        let engine = self.engine();
+        let task = engine.task()?;
+        timeout(self.deadlines.inspect, task.inspect(record))
+            .await
+            .unwrap_or_else(|_| Err(TaskError::DeadlineExceeded("the observation".to_owned())))
+    }
+
     pub(crate) fn engine(&self) -> Engine {
         Engine::new(Arc::clone(&self.backend), self.deadlines)
     }
@@ -100,6 +110,16 @@ impl TaskHub {
             .cloned()
             .flatten()
             .ok_or_else(|| TaskError::NotFound("container not created: not found".to_owned()))
+    }
+
+    /// The owner of this very execution, when it lives in this manager. A container id that was used again
+    /// names another execution.
+    pub(crate) fn owner_of(&self, key: &TaskKey, execution_id: &str) -> Option<Handle> {
+        self.entries()
+            .get(key)
+            .cloned()
+            .flatten()
+            .filter(|handle| handle.record.id == execution_id)
     }
 
     pub(crate) fn forget(&self, key: &TaskKey) {
@@ -254,6 +274,7 @@ impl TaskHub {
         if let Some(managed) = record.managed_execution.as_mut() {
             managed.runtime_route = route;
             managed.task = Some(task.clone());
+            managed.boot_id = boot_id().map(str::to_owned);
         }
         self.backend.preflight(&record).await?;
         let record = match self.store.reserve(record).map_err(store_error)? {
@@ -292,7 +313,7 @@ impl TaskHub {
         task: &mut TaskRecord,
         operation: &Operation,
     ) -> TaskResult<()> {
-        ledger.intend_as(operation, None)?;
+        ledger.intend_as(operation)?;
         let engine = self.engine();
         let limit = self.deadlines.create;
         let record = ledger.record();
@@ -316,7 +337,7 @@ impl TaskHub {
             Ok(provisioned) => {
                 adopt(task, provisioned);
                 let recorded = ledger
-                    .commit(task, Some(operation))
+                    .commit(task, None)
                     .and_then(|()| ledger.conclude(operation, None));
                 if let Err(error) = recorded {
                     self.take_back(&engine, ledger, task).await;

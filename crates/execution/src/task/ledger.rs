@@ -17,7 +17,7 @@ use super::limits::JOURNAL_KEPT_ENTRIES;
 use super::machine::InitState;
 use super::record::TaskRecord;
 use super::{TaskError, TaskResult};
-use crate::store::{StoreError, error_chain};
+use crate::store::{GenerationStep, StoreError, error_chain};
 use crate::{BoxRecord, ManagedExecutionOperation, ManagedExecutionState, ManagedExecutionStore};
 
 /// What an operation does, in a journal entry and in an operation id.
@@ -38,10 +38,12 @@ pub(crate) enum Verb {
     DeleteExec,
     Delete,
     Recover,
+    Snapshot,
+    Kill,
 }
 
 impl Verb {
-    const fn label(self) -> &'static str {
+    pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::Create => "create",
             Self::Start => "start",
@@ -57,6 +59,8 @@ impl Verb {
             Self::DeleteExec => "delete-exec",
             Self::Delete => "delete",
             Self::Recover => "recover",
+            Self::Snapshot => "snapshot",
+            Self::Kill => "kill",
         }
     }
 
@@ -96,6 +100,8 @@ pub(crate) struct Operation {
     pub(crate) id: OperationId,
     pub(crate) context: OperationContext,
     verb: Verb,
+    /// The exec that it is about.
+    subject: Option<String>,
 }
 
 impl Operation {
@@ -109,7 +115,32 @@ impl Operation {
             id: OperationId::new(text.clone())?,
             context: OperationContext::new(a3sbox_oci::OperationId::new(text)?),
             verb,
+            subject: None,
         })
+    }
+
+    /// An operation that its caller named.
+    pub(crate) fn named(id: OperationId, verb: Verb) -> TaskResult<Self> {
+        Ok(Self {
+            context: OperationContext::new(a3sbox_oci::OperationId::new(id.as_str())?),
+            id,
+            verb,
+            subject: None,
+        })
+    }
+
+    pub(crate) const fn verb(&self) -> Verb {
+        self.verb
+    }
+
+    pub(crate) fn subject(&self) -> Option<&str> {
+        self.subject.as_deref()
+    }
+
+    /// The context of one effect of several that this operation has.
+    pub(crate) fn part(&self, label: &str) -> TaskResult<OperationContext> {
+        let name = format!("{}-{label}", self.id);
+        Ok(OperationContext::new(a3sbox_oci::OperationId::new(name)?))
     }
 }
 
@@ -121,11 +152,12 @@ pub(crate) struct Ledger {
     record: Arc<BoxRecord>,
     /// What the store holds, for its compare-and-set.
     stored: (ManagedExecutionState, ExecutionGeneration),
-    generation: ExecutionGeneration,
+    /// What the owner decided last; ahead of `stored` by one step when a write failed.
+    decided: (ManagedExecutionState, ExecutionGeneration),
     journal: Journal,
     entries: Vec<Entry>,
-    /// The operation of the latest claim, which a transitional state names.
-    claim: Option<OperationId>,
+    /// The latest claim, which a transitional state names.
+    claim: Option<ManagedExecutionOperation>,
 }
 
 impl Ledger {
@@ -152,7 +184,7 @@ impl Ledger {
             execution_id,
             record: Arc::new(record),
             stored: (state, generation),
-            generation,
+            decided: (state, generation),
             journal: opened.journal,
             entries,
             claim: None,
@@ -163,27 +195,33 @@ impl Ledger {
         Arc::clone(&self.record)
     }
 
+    pub(crate) fn execution_id(&self) -> &ExecutionId {
+        &self.execution_id
+    }
+
     pub(crate) fn generation(&self) -> ExecutionGeneration {
-        self.generation
+        self.decided.1
+    }
+
+    /// The durable state as it was decided last.
+    pub(crate) fn state(&self) -> ManagedExecutionState {
+        self.decided.0
     }
 
     /// Mints an operation and journals what it is about to do.
     pub(crate) fn intend(&mut self, verb: Verb, subject: Option<&str>) -> TaskResult<Operation> {
-        let operation = Operation::mint(verb)?;
-        self.intend_as(&operation, subject)?;
+        let mut operation = Operation::mint(verb)?;
+        operation.subject = subject.map(str::to_owned);
+        self.intend_as(&operation)?;
         Ok(operation)
     }
 
-    pub(crate) fn intend_as(
-        &mut self,
-        operation: &Operation,
-        subject: Option<&str>,
-    ) -> TaskResult<()> {
+    pub(crate) fn intend_as(&mut self, operation: &Operation) -> TaskResult<()> {
         self.append(Entry::Intent {
             operation: operation.id.clone(),
             verb: operation.verb,
-            subject: subject.map(str::to_owned),
-            generation: self.generation,
+            subject: operation.subject.clone(),
+            generation: self.generation(),
             at: Utc::now(),
         })
     }
@@ -218,33 +256,64 @@ impl Ledger {
             .collect()
     }
 
-    /// Writes the task's state into the record. `operation` is the one under way, if the state is a claim.
+    /// Writes the task's state into the record, by a step of the durable states' own table, which says what
+    /// becomes of the generation. With a `claim` a failure leaves everything as it was; without one the
+    /// state is a fact, and the next write carries it.
     pub(crate) fn commit(
         &mut self,
         task: &TaskRecord,
-        operation: Option<&Operation>,
+        claim: Option<ManagedExecutionOperation>,
     ) -> TaskResult<()> {
-        if let Some(operation) = operation {
-            self.claim = Some(operation.id.clone());
-        }
-        let state = managed_state(task.init.state, self.stored.0);
-        let generation = self.generation;
-        let claim = self.claim.clone();
+        let is_claim = claim.is_some();
+        let next = self.step(task.init.state)?;
+        let claim = claim.or_else(|| self.claim.clone());
         let written = self
             .store
             .update(&self.execution_id, self.stored, |record| {
-                apply(record, task, state, generation, claim);
+                apply(record, task, next, claim.clone());
             })
-            .map_err(store_error)?;
-        self.stored = (state, generation);
-        self.record = Arc::new(written);
+            .map_err(store_error);
+        if written.is_ok() || !is_claim {
+            self.decided = next;
+            self.claim = claim;
+        }
+        self.record = Arc::new(written?);
+        self.stored = next;
         Ok(())
     }
 
-    /// The next commit carries the next generation.
-    pub(crate) fn grow(&mut self) {
-        // The counter cannot run out within the age of a machine; staying is then the safe answer.
-        self.generation = self.generation.next().unwrap_or(self.generation);
+    /// As [`Self::commit`], with what a fenced verb completes beside the state.
+    pub(crate) fn commit_with(
+        &mut self,
+        task: &TaskRecord,
+        complete: impl FnOnce(&mut BoxRecord),
+    ) -> TaskResult<()> {
+        let next = self.step(task.init.state)?;
+        let written = self
+            .store
+            .update(&self.execution_id, self.stored, |record| {
+                complete(record);
+                apply(record, task, next, None);
+            })
+            .map_err(store_error);
+        self.decided = next;
+        self.record = Arc::new(written?);
+        self.stored = next;
+        Ok(())
+    }
+
+    fn step(&self, state: InitState) -> TaskResult<(ManagedExecutionState, ExecutionGeneration)> {
+        let (from, generation) = self.decided;
+        let to = state.durable(from);
+        if to == from {
+            return Ok(self.decided);
+        }
+        match from.step_to(to) {
+            Ok(GenerationStep::Keep) => Ok((to, generation)),
+            // The counter cannot run out within the age of a machine; staying is then the safe answer.
+            Ok(GenerationStep::Advance) => Ok((to, generation.next().unwrap_or(generation))),
+            Err(illegal) => Err(TaskError::Internal(illegal.to_string())),
+        }
     }
 
     /// Takes the record away; the journal goes with it.
@@ -296,32 +365,13 @@ fn encode(entry: &Entry) -> TaskResult<Vec<u8>> {
     serde_json::to_vec(entry).map_err(|error| TaskError::Internal(error.to_string()))
 }
 
-/// The managed state of a task's state. A drain keeps what is stored, since the exit is not yet told, and
-/// so does a discard, which may fail and leave the container created.
-const fn managed_state(state: InitState, stored: ManagedExecutionState) -> ManagedExecutionState {
-    use ManagedExecutionState as M;
-    match state {
-        InitState::Creating => M::Creating,
-        InitState::Created => M::Created,
-        InitState::Starting | InitState::StartingEnded => M::Starting,
-        InitState::Running => M::Running,
-        InitState::Pausing => M::Pausing,
-        InitState::Paused => M::Paused,
-        InitState::Resuming => M::Resuming,
-        InitState::Draining | InitState::Discarding => stored,
-        InitState::Stopped | InitState::Deleting | InitState::Gone => M::Stopped,
-    }
-}
-
 fn apply(
     record: &mut BoxRecord,
     task: &TaskRecord,
-    state: ManagedExecutionState,
-    generation: ExecutionGeneration,
-    claim: Option<OperationId>,
+    (state, generation): (ManagedExecutionState, ExecutionGeneration),
+    claim: Option<ManagedExecutionOperation>,
 ) {
     let is_live = !state.is_terminal();
-    let is_same = record.status == state.as_status();
     state.as_status().clone_into(&mut record.status);
     record.pid = task.init.pid.filter(|_| is_live);
     record.pid_start_time = task
@@ -345,29 +395,17 @@ fn apply(
     };
     managed.generation = generation;
     managed.oci_runtime = task.binding.clone().filter(|_| is_live);
-    if !is_same || !state.is_transitional() {
-        managed.pending_operation = pending(state, claim);
-    }
+    let recorded = managed.pending_operation.take();
+    managed.pending_operation = [claim, recorded]
+        .into_iter()
+        .flatten()
+        .find(|operation| operation.belongs_to(state))
+        .filter(|_| state.is_transitional());
     if !is_live {
         managed.finished_at = task.init.exit.as_ref().map(|exit| exit.exited_at);
+        record.stopped_by_user = task.is_killed;
     }
     managed.task = Some(task.clone());
-}
-
-fn pending(
-    state: ManagedExecutionState,
-    claim: Option<OperationId>,
-) -> Option<ManagedExecutionOperation> {
-    use ManagedExecutionState as M;
-    match state {
-        M::Starting => Some(ManagedExecutionOperation::Start),
-        M::Pausing => Some(ManagedExecutionOperation::Pause {
-            keep_memory: true,
-            operation_id: claim,
-        }),
-        M::Resuming => claim.map(|operation_id| ManagedExecutionOperation::Resume { operation_id }),
-        _ => None,
-    }
 }
 
 /// Class of a store failure at the task face.

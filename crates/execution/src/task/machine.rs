@@ -9,15 +9,29 @@
 //!                      ▼  exit        ▼                                   execs ended │
 //!                  Discarding ─────► Deleting ◄── delete ── Stopped ◄─────────────────┘
 //!                      └──────► Gone ◄──┘
+//!
+//!  Running ─ update ─► Updating ─► Running          Running ─ snapshot ─► Snapshotting ─► Running
+//!  Paused ─ snapshot ─► SnapshottingPaused ─► Paused     all that live ─ kill ─► Killing ─ exit ─► Draining
 //! ```
 //!
-//! The live path and recovery both go through [`next_init`] and [`next_exec`]; there is no clock, no file
-//! and no log here. Texts are those of containerd's runc shim (`process/init_state.go`,
-//! `process/exec_state.go`, `process/utils.go`, `task/service.go`), which ctr, nerdctl and kubelet know.
+//! Both faces are in it: the task's verbs, which kubelet repeats and which therefore wait for what is under
+//! way, and the contract's ([`InitEvent::FencedPause`] and the like), which are refused instead. The live
+//! path and recovery go through [`next_init`] and [`next_exec`]; there is no clock, no file and no log here.
+//! The generation is not theirs: it follows from the durable state ([`crate::ManagedExecutionState::step_to`]).
+//! The whole tables are in `docs/state-machine.md`, made from this code. Texts are those of containerd's
+//! runc shim (`process/init_state.go`, `process/exec_state.go`, `process/utils.go`, `task/service.go`), which
+//! ctr, nerdctl and kubelet know.
+
+mod exec;
+mod init;
 
 use serde::{Deserialize, Serialize};
 
 use super::TaskError;
+use crate::ManagedExecutionState;
+
+pub(crate) use exec::next_exec;
+pub(crate) use init::next_init;
 
 /// State of the init process, and with it of the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -34,6 +48,14 @@ pub enum InitState {
     Pausing,
     Paused,
     Resuming,
+    /// A resource update of a program's is under way.
+    Updating,
+    /// A running container is frozen, captured and thawed.
+    Snapshotting,
+    /// A paused container is captured; it stays paused.
+    SnapshottingPaused,
+    /// A program's kill was claimed; the exit is still to come.
+    Killing,
     /// The init process has ended; its exit waits for those of the execs.
     Draining,
     Stopped,
@@ -74,6 +96,19 @@ pub(crate) enum InitEvent {
     Exited,
     /// The exits of the execs were told, or waited for long enough.
     Drained,
+    /// The verbs of the contract: fenced by the caller's generation before the machine is asked, never
+    /// deferred, and a conflict where the state does not fit.
+    FencedPause,
+    FencedResume,
+    FencedUpdate,
+    FencedUpdateDone,
+    FencedUpdateFailed,
+    FencedSnapshot,
+    FencedSnapshotDone,
+    FencedSnapshotFailed,
+    /// The container could not be thawed behind the capture.
+    FencedSnapshotFrozen,
+    FencedKill,
 }
 
 /// State of an exec.
@@ -120,6 +155,12 @@ pub(crate) enum Effect {
     Checkpoint,
     Resize,
     CloseStdin,
+    /// The claimed resource update of a program.
+    UpdateClaimed,
+    /// Freeze, capture and thaw under a snapshot's claim.
+    Capture,
+    /// A program's kill: signal, patience, SIGKILL.
+    Kill,
     /// Delete a container that was never started, by force.
     Discard,
     Delete,
@@ -132,7 +173,8 @@ pub(crate) enum Effect {
     /// Keep for the start: a terminal's size or the end of the input of an exec that is only declared.
     Remember,
     HoldExit,
-    GrowGeneration,
+    /// What is captured from now on is no moment of the container: it is not published.
+    CancelCapture,
     PublishCreated,
     PublishStarted,
     PublishPaused,
@@ -153,6 +195,8 @@ pub(crate) enum Refusal {
     AlreadyFinished,
     ProcessNotCreated,
     ProcessGone,
+    /// A fenced verb in a state that it does not fit, or against a claim that is under way.
+    Conflict,
     /// `cannot <verb> a <state> process`, and the like.
     Precondition(&'static str),
 }
@@ -188,6 +232,10 @@ impl Refusal {
             Self::ProcessGone => {
                 TaskError::NotFound("cannot delete a deleted process: not found".to_owned())
             }
+            // A program's call is answered with the verb and the state; this is for the journal alone.
+            Self::Conflict => TaskError::FailedPrecondition(
+                "the state does not fit: failed precondition".to_owned(),
+            ),
             Self::Precondition(text) => TaskError::WrongState(text.to_owned()),
         }
     }
@@ -198,6 +246,27 @@ impl InitState {
     pub(crate) const fn has_ended(self) -> bool {
         matches!(self, Self::Stopped | Self::Deleting | Self::Gone)
     }
+
+    /// The durable state that stands for this one, where `recorded` is what is recorded so far. A drain
+    /// keeps it, since the exit is not yet told, and so does a discard, which may fail and leave the
+    /// container created.
+    pub(crate) const fn durable(self, recorded: ManagedExecutionState) -> ManagedExecutionState {
+        use ManagedExecutionState as M;
+        match self {
+            Self::Creating => M::Creating,
+            Self::Created => M::Created,
+            Self::Starting | Self::StartingEnded => M::Starting,
+            Self::Running => M::Running,
+            Self::Pausing => M::Pausing,
+            Self::Paused => M::Paused,
+            Self::Resuming => M::Resuming,
+            Self::Updating => M::UpdatingResources,
+            Self::Snapshotting | Self::SnapshottingPaused => M::Snapshotting,
+            Self::Killing => M::Killing,
+            Self::Draining | Self::Discarding => recorded,
+            Self::Stopped | Self::Deleting | Self::Gone => M::Stopped,
+        }
+    }
 }
 
 impl ExecState {
@@ -207,216 +276,7 @@ impl ExecState {
     }
 }
 
-const fn no(text: &'static str) -> Verdict<InitState> {
-    Verdict::Refuse(Refusal::Precondition(text))
-}
-
-/// The init process's machine.
-#[expect(
-    clippy::match_same_arms,
-    reason = "one arm per verb keeps the table readable; merging by verdict would scatter it"
-)]
-pub(crate) const fn next_init(state: InitState, event: InitEvent) -> Verdict<InitState> {
-    use Effect as E;
-    use InitEvent as Ev;
-    use InitState as S;
-    use Verdict::{Defer, Done, Go, Ignore, Join, Refuse};
-    match (state, event) {
-        // Nothing but its own report and the end reaches a container that has not been created.
-        (S::Creating, Ev::CreateDone) => Go(S::Created, &[E::PublishCreated, E::Watch]),
-        (S::Creating, Ev::CreateFailed) => Go(S::Gone, &[E::Answer]),
-        (S::Creating, Ev::Exited) => Go(S::Stopped, &[E::HoldExit, E::PublishExited]),
-        (S::Creating, Ev::Delete) => Go(S::Discarding, &[E::Discard]),
-        (_, Ev::CreateDone | Ev::CreateFailed) => Ignore,
-
-        (S::Created, Ev::Start) => Go(S::Starting, &[E::Start]),
-        (S::Starting | S::StartingEnded, Ev::Start) => no("cannot start a running process"),
-        (S::Running | S::Draining | S::Resuming, Ev::Start) => no("cannot start a running process"),
-        (S::Pausing | S::Paused, Ev::Start) => no("cannot start a paused process"),
-        (S::Stopped | S::Deleting, Ev::Start) => no("cannot start a stopped process"),
-
-        (S::Starting, Ev::StartDone) => Go(S::Running, &[E::PublishStarted, E::Answer]),
-        (S::StartingEnded, Ev::StartDone) => Go(
-            S::Draining,
-            &[E::PublishStarted, E::Answer, E::KillLeftovers],
-        ),
-        (S::Starting, Ev::StartFailed) => Go(S::Created, &[E::Answer]),
-        (S::StartingEnded, Ev::StartFailed) => Go(S::Draining, &[E::Answer, E::KillLeftovers]),
-        (_, Ev::StartDone | Ev::StartFailed) => Ignore,
-
-        (S::Running, Ev::Pause) => Go(S::Pausing, &[E::Pause]),
-        (S::Starting | S::StartingEnded | S::Resuming, Ev::Pause) => Defer,
-        (S::Created, Ev::Pause) => no("cannot pause task in created state"),
-        (S::Pausing | S::Paused, Ev::Pause) => no("cannot pause a paused container"),
-        (S::Draining | S::Stopped | S::Deleting, Ev::Pause) => {
-            no("cannot pause a stopped container")
-        }
-        (S::Pausing, Ev::PauseDone) => {
-            Go(S::Paused, &[E::GrowGeneration, E::PublishPaused, E::Answer])
-        }
-        (S::Pausing, Ev::PauseFailed) => Go(S::Running, &[E::Answer]),
-        // A pause that failed because the process ended may have frozen what is left.
-        (S::Draining | S::Stopped, Ev::PauseDone | Ev::PauseFailed) => {
-            Go(state, &[E::Thaw, E::AnswerEnded])
-        }
-        (S::Deleting, Ev::PauseDone | Ev::PauseFailed) => Go(state, &[E::AnswerEnded]),
-        (_, Ev::PauseDone | Ev::PauseFailed) => Ignore,
-
-        (S::Paused, Ev::Resume) => Go(S::Resuming, &[E::Resume]),
-        (S::Pausing, Ev::Resume) => Defer,
-        (S::Created, Ev::Resume) => no("cannot resume task in created state"),
-        (S::Starting | S::StartingEnded | S::Running | S::Resuming, Ev::Resume) => {
-            no("cannot resume a running process")
-        }
-        (S::Draining | S::Stopped | S::Deleting, Ev::Resume) => {
-            no("cannot resume a stopped container")
-        }
-        (S::Resuming, Ev::ResumeDone) => Go(
-            S::Running,
-            &[E::GrowGeneration, E::PublishResumed, E::Answer],
-        ),
-        (S::Resuming, Ev::ResumeFailed) => Go(S::Paused, &[E::Answer]),
-        (S::Draining | S::Stopped | S::Deleting, Ev::ResumeDone | Ev::ResumeFailed) => {
-            Go(state, &[E::AnswerEnded])
-        }
-        (_, Ev::ResumeDone | Ev::ResumeFailed) => Ignore,
-
-        (
-            S::Created
-            | S::Starting
-            | S::StartingEnded
-            | S::Running
-            | S::Pausing
-            | S::Paused
-            | S::Resuming
-            | S::Draining,
-            Ev::Kill | Ev::KillAll,
-        ) => Go(state, &[E::Signal]),
-        (S::Stopped, Ev::KillAll) => Go(state, &[E::Signal]),
-        (S::Stopped | S::Deleting | S::Discarding, Ev::Kill | Ev::KillAll) => {
-            Refuse(Refusal::AlreadyFinished)
-        }
-
-        (S::Created | S::Starting | S::Running, Ev::ExecAdd) => Go(state, &[E::Proceed]),
-        (S::Pausing | S::Resuming, Ev::ExecAdd) => Defer,
-        (S::Paused, Ev::ExecAdd) => no("cannot exec in a paused state"),
-        (S::StartingEnded | S::Draining | S::Stopped | S::Deleting, Ev::ExecAdd) => {
-            no("cannot exec in a stopped state")
-        }
-        (S::Created | S::Running, Ev::ExecStart) => Go(state, &[E::Proceed]),
-        (S::Starting | S::Pausing | S::Resuming, Ev::ExecStart) => Defer,
-        (S::Paused, Ev::ExecStart) => no("cannot exec in a paused state"),
-        (S::StartingEnded | S::Draining | S::Stopped | S::Deleting, Ev::ExecStart) => {
-            Refuse(Refusal::InitNotRunning)
-        }
-
-        (
-            S::Created | S::Starting | S::Running | S::Pausing | S::Paused | S::Resuming,
-            Ev::Update,
-        ) => Go(state, &[E::Update]),
-        (S::StartingEnded | S::Draining | S::Stopped | S::Deleting, Ev::Update) => {
-            no("cannot update a stopped container")
-        }
-        (S::Running | S::Paused, Ev::Checkpoint) => Go(state, &[E::Checkpoint]),
-        (S::Starting | S::Pausing | S::Resuming, Ev::Checkpoint) => Defer,
-        (S::Created, Ev::Checkpoint) => no("cannot checkpoint a task in created state"),
-        (S::StartingEnded | S::Draining | S::Stopped | S::Deleting, Ev::Checkpoint) => {
-            no("cannot checkpoint a stopped container")
-        }
-        (
-            S::Created | S::Starting | S::Running | S::Pausing | S::Paused | S::Resuming,
-            Ev::Resize,
-        ) => Go(state, &[E::Resize]),
-        // A client's first resize may come after a short life has ended.
-        (S::StartingEnded | S::Draining | S::Stopped | S::Deleting, Ev::Resize) => Done,
-        (
-            S::Created | S::Starting | S::Running | S::Pausing | S::Paused | S::Resuming,
-            Ev::CloseStdin,
-        ) => Go(state, &[E::CloseStdin]),
-        (S::StartingEnded | S::Draining | S::Stopped | S::Deleting, Ev::CloseStdin) => Done,
-
-        (S::Created, Ev::Delete) => Go(S::Discarding, &[E::Discard]),
-        (S::Stopped, Ev::Delete) => Go(S::Deleting, &[E::Delete]),
-        (S::Discarding | S::Deleting, Ev::Delete) => Join,
-        (S::Pausing | S::Paused, Ev::Delete) => no("cannot delete a paused process"),
-        (S::Starting | S::StartingEnded | S::Running | S::Resuming | S::Draining, Ev::Delete) => {
-            no("cannot delete a running process")
-        }
-        (S::Discarding | S::Deleting, Ev::DeleteDone) => {
-            Go(S::Gone, &[E::PublishDeleted, E::Answer])
-        }
-        (S::Discarding, Ev::DeleteFailed) => Go(S::Created, &[E::Answer]),
-        (S::Deleting, Ev::DeleteFailed) => Go(S::Stopped, &[E::Answer]),
-        (_, Ev::DeleteDone | Ev::DeleteFailed) => Ignore,
-
-        (S::Created | S::Running | S::Resuming, Ev::Exited) => {
-            Go(S::Draining, &[E::HoldExit, E::KillLeftovers])
-        }
-        (S::Starting, Ev::Exited) => Go(S::StartingEnded, &[E::HoldExit]),
-        // A pause that is under way thaws when it reports; see `PauseDone`.
-        (S::Pausing, Ev::Exited) => Go(S::Draining, &[E::HoldExit, E::KillLeftovers]),
-        (S::Paused, Ev::Exited) => Go(S::Draining, &[E::HoldExit, E::Thaw, E::KillLeftovers]),
-        (S::Discarding, Ev::Exited) => Go(S::Deleting, &[E::HoldExit, E::PublishExited]),
-        (S::StartingEnded | S::Draining | S::Stopped | S::Deleting, Ev::Exited) => Ignore,
-        (S::Draining, Ev::Drained) => Go(S::Stopped, &[E::PublishExited]),
-        (_, Ev::Drained) => Ignore,
-
-        (S::Gone, Ev::Exited) => Ignore,
-        (S::Creating | S::Discarding | S::Gone, _) => Refuse(Refusal::NotCreated),
-    }
-}
-
-/// An exec's machine. Whether the container admits the verb is asked of [`next_init`] first.
-pub(crate) const fn next_exec(state: ExecState, event: ExecEvent) -> Verdict<ExecState> {
-    use Effect as E;
-    use ExecEvent as Ev;
-    use ExecState as S;
-    use Verdict::{Defer, Done, Go, Ignore, Join, Refuse};
-    match (state, event) {
-        (S::Declared, Ev::Start) => Go(S::Starting, &[E::Start]),
-        (S::Starting | S::Running, Ev::Start) => {
-            Refuse(Refusal::Precondition("cannot start a running process"))
-        }
-        (S::Stopped | S::Deleting, Ev::Start) => {
-            Refuse(Refusal::Precondition("cannot start a stopped process"))
-        }
-        (S::Starting, Ev::StartDone) => Go(S::Running, &[E::PublishStarted, E::Answer, E::Watch]),
-        (S::Starting, Ev::StartFailed) => Go(S::Declared, &[E::Answer]),
-        (_, Ev::StartDone | Ev::StartFailed) => Ignore,
-
-        (S::Running, Ev::Kill) => Go(S::Running, &[E::Signal]),
-        (S::Starting, Ev::Kill) => Defer,
-        (S::Declared | S::Discarding, Ev::Kill) => Refuse(Refusal::ProcessNotCreated),
-        (S::Stopped | S::Deleting, Ev::Kill) => Refuse(Refusal::AlreadyFinished),
-
-        (S::Running, Ev::Resize) => Go(S::Running, &[E::Resize]),
-        (S::Starting, Ev::Resize) => Defer,
-        (S::Declared, Ev::Resize) => Go(S::Declared, &[E::Remember]),
-        (S::Stopped | S::Deleting, Ev::Resize) => {
-            Refuse(Refusal::Precondition("cannot resize a stopped container"))
-        }
-        (S::Running, Ev::CloseStdin) => Go(S::Running, &[E::CloseStdin]),
-        (S::Starting, Ev::CloseStdin) => Defer,
-        (S::Declared, Ev::CloseStdin) => Go(S::Declared, &[E::Remember]),
-        (S::Stopped | S::Deleting, Ev::CloseStdin) => Done,
-
-        (S::Declared, Ev::Delete) => Go(S::Discarding, &[E::Delete]),
-        (S::Stopped, Ev::Delete) => Go(S::Deleting, &[E::Delete]),
-        (S::Discarding | S::Deleting, Ev::Delete) => Join,
-        (S::Starting, Ev::Delete) => Defer,
-        (S::Running, Ev::Delete) => {
-            Refuse(Refusal::Precondition("cannot delete a running process"))
-        }
-        (S::Discarding | S::Deleting, Ev::DeleteDone) => Go(S::Gone, &[E::Answer]),
-        (S::Discarding, Ev::DeleteFailed) => Go(S::Declared, &[E::Answer]),
-        (S::Deleting, Ev::DeleteFailed) => Go(S::Stopped, &[E::Answer]),
-        (_, Ev::DeleteDone | Ev::DeleteFailed) => Ignore,
-
-        (S::Running, Ev::Exited) => Go(S::Stopped, &[E::HoldExit, E::PublishExited]),
-        (_, Ev::Exited) => Ignore,
-        (S::Discarding | S::Gone, _) => Refuse(Refusal::ProcessGone),
-    }
-}
-
+#[cfg(test)]
+mod doc;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@
 mod backend;
 mod error;
 mod face;
+mod fenced;
 mod hub;
 mod ledger;
 mod limits;
@@ -29,6 +30,9 @@ pub use types::*;
 
 pub(crate) use backend::instant;
 pub(crate) use hub::TaskHub;
+pub(crate) use owner::{Handle as TaskOwner, manager_error};
+pub(crate) use recover::reconcile;
+pub(crate) use request::FencedVerb;
 
 use a3sbox_oci::ContainerStats;
 use a3sbox_oci::oci_spec::runtime::{LinuxResources, Process};

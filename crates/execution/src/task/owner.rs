@@ -6,11 +6,13 @@
 //! recorded when its caller hung up. Nothing is awaited here but the queues.
 
 mod exec;
+mod fenced;
 mod init;
 mod settle;
 mod settle_exec;
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -19,10 +21,11 @@ use chrono::Utc;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
-use tracing::{error, warn};
+use tracing::{Instrument, error, info, info_span, warn};
 
 use self::exec::Exec;
 pub(crate) use self::exec::no_such_process;
+pub(crate) use self::fenced::manager_error;
 pub(crate) use self::settle::exit_of;
 use super::hub::TaskHub;
 use super::ledger::{Ledger, Operation, Verb};
@@ -34,8 +37,8 @@ use super::types::{TaskDeleted, TaskEvent, TaskEventKind, TaskKey};
 use super::view::{ExecDirectory, ProcessView, init_status};
 use super::watcher::Engine;
 use super::{TaskError, TaskResult};
-use crate::BoxRecord;
 use crate::store::OwnerLock;
+use crate::{BoxRecord, ManagedExecutionOperation};
 
 /// How callers reach an owner and what it publishes.
 #[derive(Debug, Clone)]
@@ -68,6 +71,8 @@ pub(crate) struct Owner {
     parked: VecDeque<Request>,
     /// Callers of the container's delete that is under way.
     deleting: Vec<Reply<TaskDeleted>>,
+    /// Set when what the capture under way copies is no moment of the container any more.
+    capture_is_void: Option<Arc<AtomicBool>>,
     drain_until: Option<Instant>,
     last_oom: u64,
     events: mpsc::Sender<TaskEvent>,
@@ -121,6 +126,7 @@ impl Owner {
             in_flight: 0,
             parked: VecDeque::new(),
             deleting: Vec::new(),
+            capture_is_void: None,
             drain_until: None,
             last_oom: 0,
             events: seed.events,
@@ -164,7 +170,9 @@ impl Owner {
     }
 
     fn on_request(&mut self, request: Request) {
-        if let Some(event) = request.init_event() {
+        if let Request::Fenced(call) = request {
+            self.on_fenced(*call);
+        } else if let Some(event) = request.init_event() {
             self.on_init_request(event, request);
         } else {
             self.on_exec_request(request);
@@ -191,8 +199,14 @@ impl Owner {
     }
 
     /// Spawns an effect with its deadline. The report is sent whether or not anybody waits for it.
-    fn spawn<T, F, R>(&mut self, limit: Duration, what: &'static str, effect: F, report: R)
-    where
+    fn spawn<T, F, R>(
+        &mut self,
+        operation: &Operation,
+        limit: Duration,
+        what: &'static str,
+        effect: F,
+        report: R,
+    ) where
         T: Send + 'static,
         F: AsyncEffect<T>,
         R: FnOnce(TaskResult<T>) -> Report + Send + 'static,
@@ -201,7 +215,8 @@ impl Owner {
         let engine = self.engine.clone();
         let record = self.ledger.record();
         let reporter = self.reporter.clone();
-        tokio::spawn(async move {
+        let span = self.span(operation);
+        let effect = async move {
             let result = match timeout(limit, effect.run(engine, record)).await {
                 Ok(result) => result,
                 Err(_) => Err(TaskError::DeadlineExceeded(format!(
@@ -211,7 +226,21 @@ impl Owner {
             };
             // The owner outlives its effects; only a dropped manager is deaf.
             let _ = reporter.send(report(result)).await;
-        });
+        };
+        tokio::spawn(effect.instrument(span));
+    }
+
+    /// The one span of an operation: who, which, on what decided; never what it carries.
+    fn span(&self, operation: &Operation) -> tracing::Span {
+        info_span!(
+            "operation",
+            verb = operation.verb().label(),
+            namespace = %self.key.namespace,
+            container_id = %self.key.container_id,
+            exec_id = operation.subject(),
+            generation = self.ledger.generation().get(),
+            operation_id = %operation.id,
+        )
     }
 
     fn watch_exit(&mut self, exec_id: Option<String>, process_id: ProcessId) {
@@ -238,15 +267,23 @@ impl Owner {
     }
 
     /// Writes the record. The owner's state is already ahead; a failure is told to the caller.
-    fn commit(&mut self, operation: Option<&Operation>) -> TaskResult<()> {
-        self.ledger
-            .commit(&self.task, operation)
-            .inspect_err(|cause| {
-                error!(
-                    namespace = %self.key.namespace, container_id = %self.key.container_id,
-                    %cause, "the record cannot be written"
-                );
-            })
+    fn commit(&mut self, claim: Option<ManagedExecutionOperation>) -> TaskResult<()> {
+        let before = self.ledger.state();
+        let written = self.ledger.commit(&self.task, claim).inspect_err(|cause| {
+            error!(
+                namespace = %self.key.namespace, container_id = %self.key.container_id,
+                %cause, "the record cannot be written"
+            );
+        });
+        let after = self.ledger.state();
+        if before != after {
+            info!(
+                namespace = %self.key.namespace, container_id = %self.key.container_id,
+                generation = self.ledger.generation().get(), from = %before, to = %after,
+                "container changed state"
+            );
+        }
+        written
     }
 
     /// Journals an outcome; a journal that cannot be written makes the intent's end unknown, no more.

@@ -37,6 +37,9 @@ pub struct TaskRecord {
     /// Out-of-memory events so far.
     #[serde(default)]
     pub oom_events: u64,
+    /// A program's kill was claimed before the exit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_killed: bool,
 }
 
 /// The init process.
@@ -93,6 +96,7 @@ impl TaskRecord {
             binding: None,
             kill_leftovers: false,
             oom_events: 0,
+            is_killed: false,
         }
     }
 }

@@ -18,13 +18,14 @@ use super::record::TaskRecord;
 use super::types::{TaskDeleted, TaskExit, TaskKey};
 use super::watcher::{Engine, SIGKILLED};
 use super::{TaskError, TaskResult};
+use crate::process::{boot_id, is_another_boot};
 use crate::store::OwnerLock;
 
 const SIGKILL: i32 = 9;
 
 /// Where the record and the runtime together say the init process is. Pure: the observation is turned
 /// into the reports that the dead owner would have got.
-pub(super) fn reconcile(recorded: InitState, observed: &TaskObservation) -> InitState {
+pub(crate) fn reconcile(recorded: InitState, observed: &TaskObservation) -> InitState {
     use InitEvent as Ev;
     use InitState as S;
     let missed: &[Ev] = match (recorded, observed) {
@@ -44,6 +45,13 @@ pub(super) fn reconcile(recorded: InitState, observed: &TaskObservation) -> Init
         (S::Pausing, TaskObservation::Running { .. }) => &[Ev::PauseFailed],
         (S::Resuming, TaskObservation::Running { paused: false, .. }) => &[Ev::ResumeDone],
         (S::Resuming, TaskObservation::Running { .. }) => &[Ev::ResumeFailed],
+        (S::Updating, TaskObservation::Running { .. }) => &[Ev::FencedUpdateFailed],
+        (S::Snapshotting, TaskObservation::Running { paused: true, .. }) => {
+            &[Ev::FencedSnapshotFrozen]
+        }
+        (S::Snapshotting | S::SnapshottingPaused, TaskObservation::Running { .. }) => {
+            &[Ev::FencedSnapshotFailed]
+        }
         (S::Draining, _) => &[Ev::Drained],
         (S::Discarding | S::Deleting, TaskObservation::Absent) => &[Ev::DeleteDone],
         (S::Discarding | S::Deleting, _) => &[Ev::DeleteFailed],
@@ -85,9 +93,13 @@ pub(super) async fn recover_and_delete(
     let operation = ledger.intend(Verb::Recover, None)?;
     let limits = engine.deadlines;
 
-    let observed = timeout(limits.inspect, engine.task()?.inspect(&ledger.record()))
-        .await
-        .unwrap_or_else(|_| Err(TaskError::DeadlineExceeded("the observation".to_owned())))?;
+    // What a runtime remembers of another boot is no process of this one: nothing is signalled.
+    let was_rebooted = is_another_boot(boot_of(&ledger).as_deref(), boot_id());
+    let observed = if was_rebooted {
+        TaskObservation::Absent
+    } else {
+        hub.observe(&ledger.record()).await?
+    };
     let state = reconcile(task.init.state, &observed);
     info!(
         namespace = %key.namespace, container_id = %key.container_id, recorded = ?task.init.state,
@@ -111,7 +123,7 @@ pub(super) async fn recover_and_delete(
     for slot in task.execs.values_mut().filter(|slot| slot.state.is_live()) {
         slot.state = super::machine::ExecState::Stopped;
     }
-    if let Err(cause) = ledger.commit(&task, Some(&operation)) {
+    if let Err(cause) = ledger.commit(&task, None) {
         warn!(container_id = %key.container_id, %cause, "the recovered exit cannot be recorded");
     }
     timeout(
@@ -128,6 +140,10 @@ pub(super) async fn recover_and_delete(
         pid,
         exit: was_created.then_some(exit),
     })
+}
+
+fn boot_of(ledger: &Ledger) -> Option<String> {
+    ledger.record().managed_execution.as_ref()?.boot_id.clone()
 }
 
 /// How the init process ended, after ending it when it had not.

@@ -1,7 +1,12 @@
 //! What callers ask of an owner, and what effects and watchers report to it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use a3sbox_core::{
+    ExecutionGeneration, ExecutionManagerError, ExecutionManagerResult, ExecutionResourceUpdate,
+    ExecutionSnapshotId, KillExecutionOptions, OperationId,
+};
 use a3sbox_oci::oci_spec::runtime::{LinuxResources, Process};
 use a3sbox_oci::{ProcessId, StdioUris, TerminalSize};
 use tokio::sync::oneshot;
@@ -11,6 +16,7 @@ use super::ledger::Operation;
 use super::machine::{ExecEvent, InitEvent};
 use super::types::{TaskCheckpoint, TaskDeleted};
 use super::{TaskError, TaskResult};
+use crate::BoxRecord;
 
 pub(crate) type Reply<T> = oneshot::Sender<TaskResult<T>>;
 
@@ -63,6 +69,67 @@ pub(crate) enum Request {
         request: Box<TaskCheckpoint>,
         reply: Reply<()>,
     },
+    Fenced(Box<FencedCall>),
+}
+
+/// A verb of the contract, with the generation that its caller decided on.
+#[derive(Debug)]
+pub(crate) struct FencedCall {
+    pub(crate) generation: ExecutionGeneration,
+    pub(crate) operation_id: OperationId,
+    pub(crate) verb: FencedVerb,
+    pub(crate) reply: FencedReply,
+}
+
+#[derive(Debug)]
+pub(crate) enum FencedVerb {
+    Pause,
+    Resume,
+    Update(ExecutionResourceUpdate),
+    Snapshot {
+        snapshot_id: ExecutionSnapshotId,
+        /// Where snapshots are published.
+        home: PathBuf,
+    },
+    Kill(KillExecutionOptions),
+}
+
+/// The record behind the verb, and whether there was nothing left to do.
+#[derive(Debug, Clone)]
+pub(crate) struct FencedAnswer {
+    pub(crate) record: Arc<BoxRecord>,
+    pub(crate) is_already: bool,
+}
+
+pub(crate) type FencedReply = oneshot::Sender<ExecutionManagerResult<FencedAnswer>>;
+
+/// Who waits for an effect that both faces have.
+#[derive(Debug)]
+pub(crate) enum Caller {
+    Task(Reply<()>),
+    Fenced(FencedReply),
+}
+
+impl FencedVerb {
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Update(_) => "update",
+            Self::Snapshot { .. } => "snapshot",
+            Self::Kill(_) => "kill",
+        }
+    }
+
+    pub(crate) const fn event(&self) -> InitEvent {
+        match self {
+            Self::Pause => InitEvent::FencedPause,
+            Self::Resume => InitEvent::FencedResume,
+            Self::Update(_) => InitEvent::FencedUpdate,
+            Self::Snapshot { .. } => InitEvent::FencedSnapshot,
+            Self::Kill(_) => InitEvent::FencedKill,
+        }
+    }
 }
 
 impl Request {
@@ -86,6 +153,7 @@ impl Request {
             Self::Resize { process: None, .. } => InitEvent::Resize,
             Self::CloseStdin { process: None, .. } => InitEvent::CloseStdin,
             Self::Checkpoint { .. } => InitEvent::Checkpoint,
+            Self::Fenced(call) => call.verb.event(),
             Self::Signal { .. }
             | Self::Delete { .. }
             | Self::Resize { .. }
@@ -129,6 +197,10 @@ impl Request {
             | Self::Resize { reply, .. }
             | Self::CloseStdin { reply, .. }
             | Self::Checkpoint { reply, .. } => answer(reply, Err(error)),
+            Self::Fenced(call) => {
+                let refusal = ExecutionManagerError::Internal(error.to_string());
+                let _ = call.reply.send(Err(refusal));
+            }
         }
     }
 
@@ -165,13 +237,33 @@ pub(crate) enum Report {
     },
     Paused {
         operation: Operation,
-        reply: Reply<()>,
+        caller: Caller,
         result: TaskResult<()>,
     },
     Resumed {
         operation: Operation,
-        reply: Reply<()>,
+        caller: Caller,
         result: TaskResult<()>,
+    },
+    /// A claimed resource update.
+    Updated {
+        operation: Operation,
+        update: ExecutionResourceUpdate,
+        reply: FencedReply,
+        result: ExecutionManagerResult<()>,
+    },
+    /// A snapshot; `is_frozen` when the container could not be thawed behind the capture.
+    Captured {
+        operation: Operation,
+        reply: FencedReply,
+        is_frozen: bool,
+        result: ExecutionManagerResult<()>,
+    },
+    /// A program's kill was delivered, and escalated where it had to be. True when nothing ran any more.
+    Killed {
+        operation: Operation,
+        reply: FencedReply,
+        result: TaskResult<bool>,
     },
     Deleted {
         operation: Operation,

@@ -80,9 +80,16 @@ pub(crate) const fn init_status(state: InitState) -> TaskStatus {
         | InitState::Starting
         | InitState::StartingEnded
         | InitState::Discarding => TaskStatus::Created,
-        InitState::Running | InitState::Draining => TaskStatus::Running,
+        // A snapshot's freeze is short and no pause of anybody's.
+        InitState::Running
+        | InitState::Updating
+        | InitState::Snapshotting
+        | InitState::Killing
+        | InitState::Draining => TaskStatus::Running,
         InitState::Pausing => TaskStatus::Pausing,
-        InitState::Paused | InitState::Resuming => TaskStatus::Paused,
+        InitState::Paused | InitState::Resuming | InitState::SnapshottingPaused => {
+            TaskStatus::Paused
+        }
         InitState::Stopped | InitState::Deleting | InitState::Gone => TaskStatus::Stopped,
     }
 }

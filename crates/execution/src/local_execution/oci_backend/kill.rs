@@ -55,10 +55,7 @@ impl OciLocalExecutionBackend {
             }) => (*signal, *timeout_secs),
             _ => (None, None),
         };
-        let signal = match signal {
-            Some(signal) => signal,
-            None => stop_signal(record)?.unwrap_or(DEFAULT_KILL_SIGNAL),
-        };
+        let signal = kill_signal(record, signal)?;
         self.end(
             &execution,
             Ending {
@@ -255,6 +252,14 @@ impl OciLocalExecutionBackend {
                 _ => Err(runtime_error(error)),
             },
         }
+    }
+}
+
+/// The signal of a kill: the caller's, else the record's, else the one that no process can refuse.
+pub(crate) fn kill_signal(record: &BoxRecord, asked: Option<i32>) -> ExecutionManagerResult<i32> {
+    match asked {
+        Some(signal) => Ok(signal),
+        None => Ok(stop_signal(record)?.unwrap_or(DEFAULT_KILL_SIGNAL)),
     }
 }
 

@@ -56,6 +56,8 @@ pub use self::binding::{OCI_RUNTIME_BINDING_SCHEMA_VERSION, OciRuntimeBinding};
 pub use self::preparation::{OciBundlePreparationContext, OciPreparedExecution};
 pub use self::provider::OciBundleProvider;
 
+pub(crate) use self::kill::kill_signal;
+
 pub use a3sbox_oci::OciRuntimeEndpoint;
 
 use self::endpoint::validate_endpoint;

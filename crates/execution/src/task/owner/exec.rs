@@ -171,6 +171,7 @@ impl Owner {
                 let context = operation.context.clone();
                 let limit = self.engine.deadlines.signal;
                 self.spawn(
+                    &operation.clone(),
                     limit,
                     "the signal",
                     move |engine: Engine, record: Arc<BoxRecord>| async move {
@@ -266,6 +267,7 @@ impl Owner {
         let exec_id = exec_id.to_owned();
         let limit = self.engine.deadlines.exec;
         self.spawn(
+            &operation.clone(),
             limit,
             "the exec",
             move |engine: Engine, record: Arc<BoxRecord>| async move {
@@ -305,6 +307,7 @@ impl Owner {
         let context = operation.context.clone();
         let limit = self.engine.deadlines.delete;
         self.spawn(
+            &operation.clone(),
             limit,
             "the delete of the exec",
             move |engine: Engine, record: Arc<BoxRecord>| async move {
@@ -347,6 +350,7 @@ impl Owner {
         let context = operation.context.clone();
         let limit = self.engine.deadlines.resize;
         self.spawn(
+            &operation.clone(),
             limit,
             "the resize",
             move |engine: Engine, record: Arc<BoxRecord>| async move {
@@ -373,6 +377,7 @@ impl Owner {
         let context = operation.context.clone();
         let limit = self.engine.deadlines.close_stdin;
         self.spawn(
+            &operation.clone(),
             limit,
             "the end of the input",
             move |engine: Engine, record: Arc<BoxRecord>| async move {

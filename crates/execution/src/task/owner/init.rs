@@ -5,13 +5,13 @@ use std::sync::Arc;
 use a3sbox_oci::ProcessId;
 
 use super::Owner;
-use crate::BoxRecord;
 use crate::task::backend::{TaskInit, TaskObservation};
 use crate::task::ledger::{Operation, Verb};
 use crate::task::machine::{Effect, InitEvent, InitState, Verdict, next_init};
-use crate::task::request::{Report, Request, answer};
+use crate::task::request::{Caller, Report, Request, answer};
 use crate::task::watcher::Engine;
 use crate::task::{TaskError, TaskResult};
+use crate::{BoxRecord, ManagedExecutionOperation as Claim};
 
 impl Owner {
     pub(super) fn on_init_request(&mut self, event: InitEvent, request: Request) {
@@ -40,12 +40,13 @@ impl Owner {
         match (effect, request) {
             (Some(Effect::Proceed), request) => self.on_exec_request(request),
             (Some(Effect::Start), Request::Start { reply }) => {
-                let operation = match self.claim(next, Verb::Start) {
+                let operation = match self.claim(next, Verb::Start, |_| Claim::Start) {
                     Ok(operation) => operation,
                     Err(error) => return answer(reply, Err(error)),
                 };
                 let context = operation.context.clone();
                 self.spawn(
+                    &operation.clone(),
                     limits.start,
                     "the start",
                     move |engine: Engine, record: Arc<BoxRecord>| async move {
@@ -60,47 +61,21 @@ impl Owner {
                 );
             }
             (Some(Effect::Pause), Request::Pause { reply }) => {
-                let operation = match self.claim(next, Verb::Pause) {
+                let operation = match self.claim(next, Verb::Pause, pause_claim) {
                     Ok(operation) => operation,
                     Err(error) => return answer(reply, Err(error)),
                 };
-                let context = operation.context.clone();
-                self.spawn(
-                    limits.pause,
-                    "the pause",
-                    move |engine: Engine, record: Arc<BoxRecord>| async move {
-                        let paused = engine.task()?.pause(&record, &context).await;
-                        settle_freeze(&engine, &record, paused, true).await
-                    },
-                    move |result| Report::Paused {
-                        operation,
-                        reply,
-                        result,
-                    },
-                );
+                self.spawn_pause(operation, Caller::Task(reply));
             }
             (Some(Effect::Resume), Request::Resume { reply }) => {
-                let operation = match self.claim(next, Verb::Resume) {
+                let operation = match self.claim(next, Verb::Resume, resume_claim) {
                     Ok(operation) => operation,
                     Err(error) => return answer(reply, Err(error)),
                 };
-                let context = operation.context.clone();
-                self.spawn(
-                    limits.pause,
-                    "the resume",
-                    move |engine: Engine, record: Arc<BoxRecord>| async move {
-                        let resumed = engine.task()?.resume(&record, &context).await;
-                        settle_freeze(&engine, &record, resumed, false).await
-                    },
-                    move |result| Report::Resumed {
-                        operation,
-                        reply,
-                        result,
-                    },
-                );
+                self.spawn_resume(operation, Caller::Task(reply));
             }
             (Some(effect @ (Effect::Delete | Effect::Discard)), Request::Delete { reply, .. }) => {
-                let operation = match self.claim(next, Verb::Delete) {
+                let operation = match self.claim(next, Verb::Delete, |_| Claim::Remove) {
                     Ok(operation) => operation,
                     Err(error) => return answer(reply, Err(error)),
                 };
@@ -108,6 +83,7 @@ impl Owner {
                 let context = operation.context.clone();
                 let force = matches!(effect, Effect::Discard);
                 self.spawn(
+                    &operation.clone(),
                     limits.delete,
                     "the delete",
                     move |engine: Engine, record: Arc<BoxRecord>| async move {
@@ -142,6 +118,7 @@ impl Owner {
                 };
                 let context = operation.context.clone();
                 self.spawn(
+                    &operation.clone(),
                     limits.signal,
                     "the signal",
                     move |engine: Engine, record: Arc<BoxRecord>| async move {
@@ -169,6 +146,7 @@ impl Owner {
                 };
                 let context = operation.context.clone();
                 self.spawn(
+                    &operation.clone(),
                     limits.update,
                     "the update",
                     move |engine: Engine, record: Arc<BoxRecord>| async move {
@@ -190,6 +168,7 @@ impl Owner {
                 let context = operation.context.clone();
                 let checkpoint = Some(request.image_path.clone());
                 self.spawn(
+                    &operation.clone(),
                     limits.checkpoint,
                     "the checkpoint",
                     move |engine: Engine, record: Arc<BoxRecord>| async move {
@@ -230,18 +209,72 @@ impl Owner {
         }
     }
 
-    /// Journals the intent and records the claim, or leaves everything as it was.
-    fn claim(&mut self, next: InitState, verb: Verb) -> TaskResult<Operation> {
-        let operation = self.intend(verb, None)?;
+    pub(super) fn spawn_pause(&mut self, operation: Operation, caller: Caller) {
+        let context = operation.context.clone();
+        self.spawn(
+            &operation.clone(),
+            self.engine.deadlines.pause,
+            "the pause",
+            move |engine: Engine, record: Arc<BoxRecord>| async move {
+                let paused = engine.task()?.pause(&record, &context).await;
+                settle_freeze(&engine, &record, paused, true).await
+            },
+            move |result| Report::Paused {
+                operation,
+                caller,
+                result,
+            },
+        );
+    }
+
+    pub(super) fn spawn_resume(&mut self, operation: Operation, caller: Caller) {
+        let context = operation.context.clone();
+        self.spawn(
+            &operation.clone(),
+            self.engine.deadlines.pause,
+            "the resume",
+            move |engine: Engine, record: Arc<BoxRecord>| async move {
+                let resumed = engine.task()?.resume(&record, &context).await;
+                settle_freeze(&engine, &record, resumed, false).await
+            },
+            move |result| Report::Resumed {
+                operation,
+                caller,
+                result,
+            },
+        );
+    }
+
+    /// Journals the intent of a minted operation and records its claim, or leaves everything as it was.
+    fn claim(
+        &mut self,
+        next: InitState,
+        verb: Verb,
+        claim: impl FnOnce(&Operation) -> Claim,
+    ) -> TaskResult<Operation> {
+        let operation = Operation::mint(verb)?;
+        let claim = claim(&operation);
+        self.claim_as(next, &operation, claim)?;
+        Ok(operation)
+    }
+
+    /// The same for an operation that has its name already.
+    pub(super) fn claim_as(
+        &mut self,
+        next: InitState,
+        operation: &Operation,
+        claim: Claim,
+    ) -> TaskResult<()> {
+        self.ledger.intend_as(operation)?;
         let before = self.task.init.state;
         self.task.init.state = next;
-        if let Err(error) = self.commit(Some(&operation)) {
+        if let Err(error) = self.commit(Some(claim)) {
             self.task.init.state = before;
-            self.conclude(&operation, Some(&error));
+            self.conclude(operation, Some(&error));
             return Err(error);
         }
         self.show_init();
-        Ok(operation)
+        Ok(())
     }
 
     /// Resumes an ended container, so that nothing of it stays frozen. Nobody waits for it.
@@ -252,6 +285,7 @@ impl Owner {
         let context = operation.context.clone();
         let limit = self.engine.deadlines.pause;
         self.spawn(
+            &operation.clone(),
             limit,
             "the thaw",
             move |engine: Engine, record: Arc<BoxRecord>| async move {
@@ -277,6 +311,7 @@ impl Owner {
         let context = operation.context.clone();
         let limit = self.engine.deadlines.signal;
         self.spawn(
+            &operation.clone(),
             limit,
             "the kill of leftovers",
             move |engine: Engine, record: Arc<BoxRecord>| async move {
@@ -296,9 +331,22 @@ impl Owner {
     }
 }
 
-const SIGKILL: i32 = 9;
+pub(super) const SIGKILL: i32 = 9;
 /// Asks whether the process is there, which the machine has answered by then.
 pub(super) const SIGNAL_OF_A_PROBE: i32 = 0;
+
+pub(super) fn pause_claim(operation: &Operation) -> Claim {
+    Claim::Pause {
+        keep_memory: true,
+        operation_id: Some(operation.id.clone()),
+    }
+}
+
+pub(super) fn resume_claim(operation: &Operation) -> Claim {
+    Claim::Resume {
+        operation_id: operation.id.clone(),
+    }
+}
 
 pub(super) fn no_terminal() -> TaskError {
     TaskError::FailedPrecondition("cannot resize a process without a terminal".to_owned())
@@ -320,7 +368,7 @@ async fn settle_start(
 }
 
 /// The same for a pause or resume: the observed freezer decides.
-async fn settle_freeze(
+pub(super) async fn settle_freeze(
     engine: &Engine,
     record: &BoxRecord,
     settled: TaskResult<()>,

@@ -8,7 +8,7 @@ use super::Owner;
 use crate::task::backend::{TaskEnd, TaskInit, TaskRuntimeEvents};
 use crate::task::ledger::Operation;
 use crate::task::machine::{Effect, InitEvent, InitState, Verdict, next_init};
-use crate::task::request::{Reply, Report, answer};
+use crate::task::request::{Caller, Reply, Report, answer};
 use crate::task::types::{TaskDeleted, TaskEventKind, TaskExit};
 use crate::task::watcher::SIGKILLED;
 use crate::task::{TaskError, TaskResult};
@@ -36,20 +36,37 @@ impl Owner {
             }
             Report::Paused {
                 operation,
-                reply,
+                caller,
                 result,
             } => {
                 let event = settled(&result, InitEvent::PauseDone, InitEvent::PauseFailed);
-                self.on_frozen(&operation, reply, result, event, "pause");
+                self.on_frozen(&operation, caller, result, event, "pause");
             }
             Report::Resumed {
                 operation,
-                reply,
+                caller,
                 result,
             } => {
                 let event = settled(&result, InitEvent::ResumeDone, InitEvent::ResumeFailed);
-                self.on_frozen(&operation, reply, result, event, "resume");
+                self.on_frozen(&operation, caller, result, event, "resume");
             }
+            Report::Updated {
+                operation,
+                update,
+                reply,
+                result,
+            } => self.on_updated(&operation, update, reply, result),
+            Report::Captured {
+                operation,
+                reply,
+                is_frozen,
+                result,
+            } => self.on_captured(&operation, reply, is_frozen, result),
+            Report::Killed {
+                operation,
+                reply,
+                result,
+            } => self.on_killed(&operation, reply, result),
             Report::Deleted { operation, result } => self.on_deleted(&operation, result),
             Report::ExecDeleted {
                 operation,
@@ -145,20 +162,17 @@ impl Owner {
     fn on_frozen(
         &mut self,
         operation: &Operation,
-        reply: Reply<()>,
+        caller: Caller,
         mut result: TaskResult<()>,
         event: InitEvent,
         verb: &str,
     ) {
         self.conclude(operation, result.as_ref().err());
         let Verdict::Go(next, effects) = next_init(self.task.init.state, event) else {
-            return answer(reply, Err(ended(verb)));
+            return self.answer_caller(caller, Err(ended(verb)));
         };
         let changes = next != self.task.init.state;
         self.task.init.state = next;
-        if effects.contains(&Effect::GrowGeneration) {
-            self.ledger.grow();
-        }
         if changes && let Err(error) = self.commit(None) {
             result = result.and(Err(error));
         }
@@ -172,7 +186,7 @@ impl Owner {
                 _ => {}
             }
         }
-        answer(reply, result);
+        self.answer_caller(caller, result);
         self.check_drain();
     }
 
@@ -198,6 +212,7 @@ impl Owner {
             match effect {
                 Effect::Thaw => self.thaw(),
                 Effect::KillLeftovers => self.kill_leftovers(),
+                Effect::CancelCapture => self.void_capture(),
                 Effect::PublishExited => {
                     let _ = self.commit(None);
                     self.show_init();
@@ -341,7 +356,7 @@ pub(super) fn settled<T, E>(result: &TaskResult<T>, done: E, failed: E) -> E {
     if result.is_ok() { done } else { failed }
 }
 
-fn ended(verb: &str) -> TaskError {
+pub(super) fn ended(verb: &str) -> TaskError {
     TaskError::WrongState(format!("cannot {verb} a stopped container"))
 }
 
