@@ -15,8 +15,10 @@ use protobuf::Message;
 use protobuf::well_known_types::any::Any;
 use serde::Serialize;
 
+mod door;
 mod launch;
 
+pub(crate) use door::{ClosedDoor, Door};
 pub(crate) use launch::{READY, is_served, launch, remove_stale_socket};
 
 /// Largest input of `start` that is read, containerd's own bound.

@@ -2,14 +2,17 @@
 //!
 //! It ends when containerd says Shutdown or a signal comes while it has no task, and by itself when it
 //! stays without a task and without a call for [`IDLE_WITHOUT_TASKS`]: a containerd that died between
-//! `start` and Create leaves no shim behind.
+//! `start` and Create leaves no shim behind. A `start` that has just found this shim keeps it: its Create is
+//! on the way; see [`Door`].
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
+
+use crate::bootstrap::{ClosedDoor, Door};
 
 /// How long a shim without tasks waits for a call before it ends.
 pub(crate) const IDLE_WITHOUT_TASKS: Duration = Duration::from_secs(30);
@@ -29,6 +32,17 @@ struct Shared {
     quiet: Notify,
     last_call: watch::Sender<Instant>,
     ending: watch::Sender<bool>,
+    door: Door,
+    entrance: Mutex<Entrance>,
+}
+
+/// Who may still come in.
+#[derive(Default)]
+struct Entrance {
+    /// When the last Create came.
+    created: Option<SystemTime>,
+    /// There once the end was decided, until the server listens no more.
+    closed: Option<ClosedDoor>,
 }
 
 /// A call in flight; it ends when this is dropped.
@@ -38,7 +52,7 @@ pub(crate) struct Call {
 }
 
 impl Lifecycle {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(door: Door) -> Self {
         Self {
             shared: Arc::new(Shared {
                 calls: AtomicUsize::new(0),
@@ -47,6 +61,8 @@ impl Lifecycle {
                 quiet: Notify::new(),
                 last_call: watch::Sender::new(Instant::now()),
                 ending: watch::Sender::new(false),
+                door,
+                entrance: Mutex::default(),
             }),
         }
     }
@@ -60,6 +76,7 @@ impl Lifecycle {
         self.shared.total.fetch_add(1, Ordering::Relaxed);
         if is_create {
             self.shared.creates.fetch_add(1, Ordering::Relaxed);
+            self.entrance().created = Some(SystemTime::now());
         }
         Some(Call {
             shared: Arc::clone(&self.shared),
@@ -82,9 +99,40 @@ impl Lifecycle {
         self.shared.total.load(Ordering::Relaxed)
     }
 
-    /// Decides the end. Never taken back.
-    pub(crate) fn end(&self) {
+    /// Decides the end, which is never taken back, unless a `start` is about to bring a task. The caller
+    /// has made sure that there is no task.
+    pub(crate) fn try_end(&self) -> bool {
+        self.try_end_for(IDLE_WITHOUT_TASKS)
+    }
+
+    /// The same for a signal, whose sender knows what is to come; only a `start` under way is waited for.
+    pub(crate) fn try_end_by_signal(&self) -> bool {
+        self.try_end_for(Duration::ZERO)
+    }
+
+    fn try_end_for(&self, patience: Duration) -> bool {
+        let mut entrance = self.entrance();
+        if entrance.closed.is_none() && !*self.shared.ending.borrow() {
+            let closed = self.shared.door.close(entrance.created, patience);
+            if closed.is_none() {
+                return false;
+            }
+            entrance.closed = closed;
+        }
         self.shared.ending.send_replace(true);
+        true
+    }
+
+    /// What holds the way in closed since the end was decided; it is given once.
+    pub(crate) fn take_closed_door(&self) -> Option<ClosedDoor> {
+        self.entrance().closed.take()
+    }
+
+    fn entrance(&self) -> std::sync::MutexGuard<'_, Entrance> {
+        self.shared
+            .entrance
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns once the end was decided.
@@ -118,8 +166,7 @@ impl Lifecycle {
                 tokio::time::sleep_until(until).await;
                 continue;
             }
-            if self.calls() == 0 && !has_tasks() {
-                self.end();
+            if self.calls() == 0 && !has_tasks() && self.try_end() {
                 return;
             }
             // Looked at again when the next full time without a call may have passed.
@@ -144,9 +191,13 @@ impl Drop for Call {
 mod tests {
     use super::*;
 
+    fn lifecycle() -> Lifecycle {
+        Lifecycle::new(Door::new(std::path::Path::new("/no/such/folder/s")))
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_shim_without_tasks_and_calls_ends_after_the_named_time() {
-        let lifecycle = Lifecycle::new();
+        let lifecycle = lifecycle();
         let begin = Instant::now();
         tokio::spawn(lifecycle.clone().end_when_idle(|| false));
         lifecycle.ended().await;
@@ -156,7 +207,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_task_or_a_call_keeps_it() {
-        let lifecycle = Lifecycle::new();
+        let lifecycle = lifecycle();
         let call = lifecycle.enter(false).unwrap();
         tokio::spawn(lifecycle.clone().end_when_idle(|| false));
         tokio::time::sleep(IDLE_WITHOUT_TASKS * 10).await;

@@ -3,7 +3,7 @@
 //! It inherits its socket, bound and listening, as standard input and the readiness pipe as standard
 //! output, and gives both places to /dev/null. One thread runs everything; what blocks has threads of its
 //! own. It ends by Shutdown, by a signal while it has no task, or by idleness, always through the same
-//! door: stop listening, let answers out, give the last events to containerd, remove the socket.
+//! door: stop listening, remove the socket, let answers out, give the last events to containerd.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ use ttrpc::r#async::transport::Listener;
 
 use crate::args::Args;
 use crate::assembly::{self, Assembled, AssemblyError, Paths};
-use crate::bootstrap::{self, READY};
+use crate::bootstrap::{ClosedDoor, Door, READY};
 use crate::events::Outbox;
 use crate::lifecycle::Lifecycle;
 use crate::logging::{self, chain};
@@ -71,7 +71,10 @@ pub(crate) enum ServeError {
 
 /// Runs the server to its end. The reason of an early failure goes to `start` through the pipe.
 pub(crate) fn serve(args: &Args) -> Result<(), ServeError> {
-    let Inherited { listener, mut ready } = Inherited::take().map_err(ServeError::NoSocket)?;
+    let Inherited {
+        listener,
+        mut ready,
+    } = Inherited::take().map_err(ServeError::NoSocket)?;
     match prepare(args, listener) {
         Ok(prepared) => {
             // `start` may have been killed while it waited; the server is then as good as without it.
@@ -123,7 +126,6 @@ struct Prepared {
     assembled: Assembled,
     lifecycle: Lifecycle,
     paths: Paths,
-    socket: PathBuf,
 }
 
 fn prepare(args: &Args, listener: UnixListener) -> Result<Prepared, ServeError> {
@@ -169,7 +171,7 @@ fn prepare(args: &Args, listener: UnixListener) -> Result<Prepared, ServeError> 
         PathBuf::from,
     );
     let paths = Paths::new(&state_root, &args.address, &args.namespace, &socket);
-    let lifecycle = Lifecycle::new();
+    let lifecycle = Lifecycle::new(Door::new(&socket));
     let entered = runtime.enter();
     let assembled = runtime.block_on(assembly::open(&paths, OWNER_DEADLINE))?;
     let service = TaskService {
@@ -192,7 +194,6 @@ fn prepare(args: &Args, listener: UnixListener) -> Result<Prepared, ServeError> 
         assembled,
         lifecycle,
         paths,
-        socket,
     })
 }
 
@@ -225,13 +226,7 @@ fn run(args: &Args, mut prepared: Prepared) {
         );
         tokio::spawn(trim_when_idle(prepared.lifecycle.clone()));
         wait_for_end(&prepared.lifecycle, || prepared.assembled.manager.live()).await;
-        end(
-            &mut prepared.server,
-            &prepared.lifecycle,
-            &outbox,
-            &prepared.socket,
-        )
-        .await;
+        end(&mut prepared.server, &prepared.lifecycle, &outbox).await;
         let service = &prepared.assembled.service;
         if tokio::time::timeout(LOGGERS_DEADLINE, service.settled())
             .await
@@ -260,7 +255,11 @@ async fn wait_for_end(lifecycle: &Lifecycle, live: impl Fn() -> usize) {
             _ = interrupt.recv() => {}
         }
         match live() {
-            0 => lifecycle.end(),
+            0 => {
+                if !lifecycle.try_end_by_signal() {
+                    info!("a signal asks the shim to end while a task is on the way: it stays");
+                }
+            }
             tasks => warn!(
                 tasks,
                 "a signal asks the shim to end while it has tasks: it stays"
@@ -269,9 +268,15 @@ async fn wait_for_end(lifecycle: &Lifecycle, live: impl Fn() -> usize) {
     }
 }
 
-async fn end(server: &mut Server, lifecycle: &Lifecycle, outbox: &Outbox, socket: &Path) {
-    // From here on a new start dials nobody, or waits for the lock that is taken for the removal.
+async fn end(server: &mut Server, lifecycle: &Lifecycle, outbox: &Outbox) {
     server.stop_listen().await;
+    // A start that waited finds nobody from here on and makes a server of its own.
+    let removed = lifecycle
+        .take_closed_door()
+        .map_or(Ok(()), ClosedDoor::remove_socket);
+    if let Err(error) = removed {
+        warn!(%error, "cannot remove the socket");
+    }
     let _ = tokio::time::timeout(CALLS_DEADLINE, lifecycle.quiet()).await;
     tokio::time::sleep(ANSWER_GRACE).await;
     if tokio::time::timeout(EVENTS_DEADLINE, outbox.drained())
@@ -281,9 +286,6 @@ async fn end(server: &mut Server, lifecycle: &Lifecycle, outbox: &Outbox, socket
         warn!("containerd did not take the last events");
     }
     let _ = tokio::time::timeout(CLOSE_DEADLINE, server.shutdown()).await;
-    if let Err(error) = bootstrap::remove_stale_socket(socket) {
-        warn!(error = chain(&error), "cannot remove the socket");
-    }
 }
 
 /// An idle shim should cost little: what calls have left on the heap goes back.

@@ -18,7 +18,7 @@ use a3sbox_durable::{DurableError, FileLock};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::Mode;
 
-use super::StartCall;
+use super::{StartCall, door};
 use crate::grouping::{self, GroupingError};
 use crate::options::{self, RuntimeOptions};
 use crate::policy::{self, Policy};
@@ -78,6 +78,7 @@ pub(crate) fn launch(call: &StartCall) -> Result<String, LaunchError> {
 
     let _lock = GroupLock::take(&socket)?;
     if is_served(&socket)? {
+        door::note_found(&socket);
         a3sbox_durable::record::replace(&address_file, address.as_bytes())
             .map_err(LaunchError::AddressFile)?;
         return Ok(address);
@@ -126,7 +127,7 @@ fn make_socket_folder(socket: &Path) -> Result<(), LaunchError> {
         })
 }
 
-fn remove_file(path: &Path) -> io::Result<()> {
+pub(super) fn remove_file(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -269,11 +270,21 @@ fn policy_of(call: &StartCall) -> Policy {
 }
 
 /// The lock of one group, held in a file beside its socket that goes away with the lock.
-struct GroupLock(FileLock);
+#[derive(Debug)]
+pub(super) struct GroupLock(FileLock);
 
 impl GroupLock {
     fn take(socket: &Path) -> Result<Self, LaunchError> {
-        match FileLock::lock_within(&socket.with_extension("lock"), LOCK_DEADLINE) {
+        Self::take_within(socket, LOCK_DEADLINE)
+    }
+
+    /// Takes it if it is free; the error is [`LaunchError::LockDeadline`] otherwise.
+    pub(super) fn try_take(socket: &Path) -> Result<Self, LaunchError> {
+        Self::take_within(socket, Duration::ZERO)
+    }
+
+    fn take_within(socket: &Path, deadline: Duration) -> Result<Self, LaunchError> {
+        match FileLock::lock_within(&socket.with_extension("lock"), deadline) {
             Ok(lock) => Ok(Self(lock)),
             Err(DurableError::Locked { path, .. }) => Err(LaunchError::LockDeadline { path }),
             Err(error) => Err(LaunchError::Lock(error)),

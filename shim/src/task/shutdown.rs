@@ -7,7 +7,7 @@ use super::TaskService;
 impl TaskService {
     pub(super) async fn shut_down(&self) -> ttrpc::Result<Empty> {
         if self.manager.live() == 0 && !self.lifecycle.is_creating() {
-            self.lifecycle.end();
+            self.lifecycle.try_end();
         }
         Ok(Empty::new())
     }

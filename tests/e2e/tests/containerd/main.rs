@@ -9,6 +9,7 @@ mod hooks;
 mod io;
 mod lifecycle;
 mod pods;
+mod races;
 mod recovery;
 mod refusals;
 mod resources;
@@ -22,6 +23,7 @@ fn main() -> std::process::ExitCode {
     cases.extend(hooks::cases());
     cases.extend(io::cases());
     cases.extend(pods::cases());
+    cases.extend(races::cases());
     cases.extend(recovery::cases());
     cases.extend(refusals::cases());
     cases.extend(resources::cases());

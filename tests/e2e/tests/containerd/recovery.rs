@@ -8,6 +8,8 @@ use a3sbox_e2e::{Api, BUSYBOX, Case, Containerd, Leftovers, Node, TaskIo, eventu
 use anyhow::{Context, Result, ensure};
 
 const LIMIT: Duration = Duration::from_secs(10);
+/// A shim without tasks ends after 30 s.
+const IDLE_LIMIT: Duration = Duration::from_secs(45);
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
@@ -222,6 +224,7 @@ fn an_exit_that_nobody_saw(node: &Node<'_>) -> Result<()> {
 
 fn killed_while_it_creates(node: &Node<'_>) -> Result<()> {
     on_its_own(node, |node| {
+        let mut ids = Vec::new();
         for round in 0..a3sbox_e2e::scaled(40) {
             let id = node.id("torn");
             let (env, runtime) = (node.containerd.env().clone(), node.shim.runtime_type());
@@ -253,16 +256,19 @@ fn killed_while_it_creates(node: &Node<'_>) -> Result<()> {
             let _ = node.ctr(&["task", "kill", "-s", "KILL", &id]);
             let _ = node.ctr(&["task", "rm", "-f", &id]);
             let _ = node.ctr(&["container", "rm", &id]);
-            eventually("nothing is left of it", LIMIT, || {
-                Ok(Leftovers::of_container(node, &id).is_empty().then_some(()))
-            })
-            .map_err(|e| {
-                e.context(format!(
-                    "round {round}: {:?}",
-                    Leftovers::of_container(node, &id)
-                ))
-            })?;
+            ids.push(id);
         }
-        Ok(())
+        // A shim that got no Create goes when it was idle for long enough, if containerd does not end it.
+        let left = || {
+            let left = ids
+                .iter()
+                .map(|id| Leftovers::of_container(node, id))
+                .collect::<Vec<_>>();
+            left.concat()
+        };
+        eventually("nothing is left of them", IDLE_LIMIT, || {
+            Ok(left().is_empty().then_some(()))
+        })
+        .map_err(|e| e.context(format!("{:?}", left())))
     })
 }
