@@ -18,12 +18,17 @@ pub fn sync(folder: &Path) -> DurableResult<()> {
         .map_err(|e| DurableError::io(Step::SyncFolder, folder, e))
 }
 
-/// Creates one folder below an existing parent and makes it durable. `false` when it was there.
+/// Creates one folder below an existing parent and makes it durable. `false` when it was there. After an
+/// error it is not there.
 pub fn create(folder: &Path) -> DurableResult<bool> {
     match DirBuilder::new().mode(FOLDER_MODE).create(folder) {
         Ok(()) => {
-            if let Some(parent) = parent_of(folder) {
-                sync(parent)?;
+            if let Some(parent) = parent_of(folder)
+                && let Err(error) = sync(parent)
+            {
+                // It was made for nothing, and the next attempt must not find it in its way.
+                let _ = std::fs::remove_dir(folder);
+                return Err(error);
             }
             Ok(true)
         }

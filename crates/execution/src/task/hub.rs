@@ -176,10 +176,7 @@ impl TaskHub {
                     Ok(lock) => recover::recover_and_delete(&hub, &place.key, lock).await,
                     Err(error) => Err(error),
                 },
-                Ok(None) => Err(TaskError::NotFound(format!(
-                    "container {} is not recorded: not found",
-                    place.key.container_id
-                ))),
+                Ok(None) => Err(hub.sweep_unrecorded(&place.key)),
                 Err(error) => Err(error),
             };
             drop(place);
@@ -188,6 +185,24 @@ impl TaskHub {
         answered
             .await
             .unwrap_or_else(|_| Err(TaskError::Internal("the recovery was lost".to_owned())))
+    }
+
+    /// A folder without a record: its owner died before it had reserved, or after it had deleted. It goes,
+    /// and the answer is that there is no such container.
+    fn sweep_unrecorded(&self, key: &TaskKey) -> TaskError {
+        let folder = self.store.container_folder(key);
+        if folder.exists() {
+            let swept = self.store.lock_owner(key).and_then(|_lock| {
+                a3sbox_durable::folder::remove_all(&folder).map_err(crate::store::StoreError::from)
+            });
+            if let Err(error) = swept {
+                return store_error(error);
+            }
+        }
+        TaskError::NotFound(format!(
+            "container {} is not recorded: not found",
+            key.container_id
+        ))
     }
 
     async fn create(

@@ -12,6 +12,7 @@ use a3sbox_durable::journal::JournalLimits;
 use a3sbox_oci::OperationContext;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use tracing::warn;
 
 use super::limits::JOURNAL_KEPT_ENTRIES;
 use super::machine::InitState;
@@ -277,9 +278,32 @@ impl Ledger {
             self.decided = next;
             self.claim = claim;
         }
-        self.record = Arc::new(written?);
-        self.stored = next;
-        Ok(())
+        self.keep(written, next)
+    }
+
+    /// Takes over what a write left on the disk. One that failed in its last step, the sync of the folder,
+    /// has replaced the record all the same: what the store holds is read, not assumed.
+    fn keep(
+        &mut self,
+        written: TaskResult<BoxRecord>,
+        next: (ManagedExecutionState, ExecutionGeneration),
+    ) -> TaskResult<()> {
+        match written {
+            Ok(record) => {
+                self.record = Arc::new(record);
+                self.stored = next;
+                Ok(())
+            }
+            Err(error) => {
+                if let Ok(Some(record)) = self.store.get(&self.execution_id)
+                    && let Ok(state) = ManagedExecutionState::from_status(&record.status)
+                    && let Some(managed) = &record.managed_execution
+                {
+                    self.stored = (state, managed.generation);
+                }
+                Err(error)
+            }
+        }
     }
 
     /// As [`Self::commit`], with what a fenced verb completes beside the state.
@@ -297,9 +321,7 @@ impl Ledger {
             })
             .map_err(store_error);
         self.decided = next;
-        self.record = Arc::new(written?);
-        self.stored = next;
-        Ok(())
+        self.keep(written, next)
     }
 
     fn step(&self, state: InitState) -> TaskResult<(ManagedExecutionState, ExecutionGeneration)> {
@@ -320,6 +342,11 @@ impl Ledger {
     pub(crate) fn remove(&mut self) -> TaskResult<()> {
         match self.store.remove(&self.execution_id) {
             Ok(_) | Err(StoreError::NotFound(_)) => Ok(()),
+            // Gone all the same: it was the last sync that failed, and there is nothing to try again.
+            Err(error) if matches!(self.store.get(&self.execution_id), Ok(None)) => {
+                warn!(execution_id = %self.execution_id, %error, "the removal of a record may not be durable");
+                Ok(())
+            }
             Err(error) => Err(store_error(error)),
         }
     }
