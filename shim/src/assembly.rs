@@ -6,9 +6,10 @@
 //!                                    /.runc/          state of the engine, when no Root is given
 //! ```
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use a3sbox_core::ExecutionManagerError;
 use a3sbox_durable::FileLock;
@@ -78,14 +79,7 @@ pub(crate) async fn open(
     paths: &Paths,
     lock_deadline: Duration,
 ) -> Result<Assembled, AssemblyError> {
-    for folder in [&paths.namespace_root, &paths.runtime_root] {
-        a3sbox_durable::folder::create_all(folder).map_err(|source| AssemblyError::Folder {
-            path: folder.clone(),
-            source,
-        })?;
-    }
-    let lock = FileLock::lock_within(&paths.runtime_root.join(LOCK_FILE), lock_deadline)
-        .map_err(AssemblyError::Lock)?;
+    let lock = lock_runtime(paths, lock_deadline)?;
     let config = RuntimeConfig {
         namespace: paths.namespace.clone(),
         engine: EngineOptions {
@@ -119,12 +113,35 @@ pub(crate) async fn open(
     })
 }
 
+/// Makes the folders and takes the lock in them. Whoever had the lock before takes the empty folders away
+/// behind it, perhaps between two of these steps: then they are made again.
+fn lock_runtime(paths: &Paths, deadline: Duration) -> Result<FileLock, AssemblyError> {
+    let give_up_at = Instant::now() + deadline;
+    loop {
+        let locked = a3sbox_durable::folder::create_all(&paths.runtime_root)
+            .map_err(|source| AssemblyError::Folder {
+                path: paths.runtime_root.clone(),
+                source,
+            })
+            .and_then(|()| {
+                FileLock::lock_within(&paths.runtime_root.join(LOCK_FILE), deadline)
+                    .map_err(AssemblyError::Lock)
+            });
+        match locked {
+            Err(AssemblyError::Folder { source, .. } | AssemblyError::Lock(source))
+                if source.io_kind() == Some(ErrorKind::NotFound) && Instant::now() < give_up_at => {
+            }
+            other => return other,
+        }
+    }
+}
+
 /// [`remove_empty`] after a server that died, unless another process has the runtime service.
 pub(crate) fn remove_leftovers(paths: &Paths) {
     let lock = paths.runtime_root.join(LOCK_FILE);
-    if lock.exists()
-        && let Ok(lock) = FileLock::try_lock(&lock)
-    {
+    if !lock.exists() {
+        remove_empty_folders(paths);
+    } else if let Ok(lock) = FileLock::try_lock(&lock) {
         remove_empty(paths, lock);
     }
 }
@@ -135,6 +152,10 @@ pub(crate) fn remove_empty(paths: &Paths, lock: FileLock) {
     let _ = std::fs::remove_file(lock.path());
     let _ = std::fs::remove_dir(&paths.runtime_root);
     drop(lock);
+    remove_empty_folders(paths);
+}
+
+fn remove_empty_folders(paths: &Paths) {
     let _ = std::fs::remove_dir(&paths.engine_root);
     if let Some(all_runtimes) = paths.runtime_root.parent() {
         let _ = std::fs::remove_dir(all_runtimes);

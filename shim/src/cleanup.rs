@@ -109,10 +109,11 @@ async fn take_away(args: &Args, bundle: &Path, socket: Option<&Path>) -> DeleteR
             .exists()
         {
             assembly::remove_leftovers(&paths);
-            return nothing_known("no record of it is there");
+            return from_trace(trace.as_ref(), "no record of it is there");
         }
         match recover(&paths, &key).await {
-            Ok(deleted) => return response::deleted(&deleted),
+            Ok(Some(deleted)) => return response::deleted(&deleted),
+            Ok(None) => return from_trace(trace.as_ref(), "nothing was recorded of it"),
             Err(reason) => {
                 warn!(
                     namespace = key.namespace.as_str(),
@@ -162,7 +163,8 @@ async fn ask_server(socket: &Path, id: &str) -> Option<DeleteResponse> {
     client.delete(deadline(), &delete).await.ok()
 }
 
-async fn recover(paths: &Paths, key: &TaskKey) -> Result<TaskDeleted, String> {
+/// `None`: a folder without a record, from before the reservation or from the end of a delete.
+async fn recover(paths: &Paths, key: &TaskKey) -> Result<Option<TaskDeleted>, String> {
     let assembled = assembly::open(paths, LOCK_DEADLINE)
         .await
         .map_err(|error| chain(&error))?;
@@ -170,12 +172,8 @@ async fn recover(paths: &Paths, key: &TaskKey) -> Result<TaskDeleted, String> {
     drop(assembled.manager);
     assembly::remove_empty(paths, assembled.lock);
     match result {
-        Ok(deleted) => Ok(deleted),
-        // A folder without a record: nothing was reserved yet.
-        Err(TaskError::NotFound(reason)) => Ok(TaskDeleted {
-            pid: 0,
-            exit: Some(unknown(reason)),
-        }),
+        Ok(deleted) => Ok(Some(deleted)),
+        Err(TaskError::NotFound(_)) => Ok(None),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -190,6 +188,17 @@ fn by_engine(bundle: &Path, trace: Option<&Trace>, paths: &Paths) {
     let binary = engine.binary.as_deref().unwrap_or("runc");
     if let Err(reason) = engine::delete_by_bundle(binary, &root, engine.systemd_cgroup, bundle) {
         warn!(reason, "the engine could not take the container away");
+    }
+}
+
+/// Without a record: the exit that a delete noted before it took the record away, if there is one.
+fn from_trace(trace: Option<&Trace>, reason: &str) -> DeleteResponse {
+    match trace.and_then(|trace| trace.exit.clone()) {
+        Some(exit) => response::deleted(&TaskDeleted {
+            pid: 0,
+            exit: Some(exit),
+        }),
+        None => nothing_known(reason),
     }
 }
 

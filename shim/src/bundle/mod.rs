@@ -22,6 +22,7 @@ use async_trait::async_trait;
 
 pub(crate) use idmap::{HOLD_ARGUMENT, hold};
 pub(crate) use mount::unmount_stack;
+use trace::note_exit;
 pub(crate) use trace::{Trace, leave_trace, read_trace};
 
 use crate::convert::request;
@@ -65,6 +66,15 @@ impl OciBundleProvider for ContainerdBundles {
 
     async fn cleanup(&self, record: &BoxRecord) -> ExecutionManagerResult<()> {
         let task = task_of(record)?;
+        if let Some(exit) = &task.init.exit
+            && let Err(error) = note_exit(&task.bundle, exit)
+        {
+            tracing::warn!(
+                container_id = task.key.container_id.as_str(),
+                error = chain(&error),
+                "an exit is not noted in the bundle"
+            );
+        }
         if task.rootfs.is_empty() {
             return Ok(());
         }

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use a3sbox_execution::task::TaskExit;
 use a3sbox_oci::EngineOptions;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,9 @@ const TRACE_MAX_BYTES: u64 = 64 << 10;
 pub(crate) struct Trace {
     pub(crate) state_root: PathBuf,
     pub(crate) engine: EngineOptions,
+    /// How it ended, once it is being deleted: the record goes, and the shim may die before it has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) exit: Option<TaskExit>,
 }
 
 /// Writes the trace of a container that is about to be created.
@@ -29,9 +33,31 @@ pub(crate) fn leave_trace(
     let trace = Trace {
         state_root: state_root.to_owned(),
         engine: engine.clone(),
+        exit: None,
     };
+    write(bundle, &trace)
+}
+
+/// Notes how the container ended, in the trace that is there.
+pub(crate) fn note_exit(
+    bundle: &Path,
+    exit: &TaskExit,
+) -> Result<(), a3sbox_durable::DurableError> {
+    match read_trace(bundle) {
+        Some(trace) if trace.exit.is_none() => write(
+            bundle,
+            &Trace {
+                exit: Some(exit.clone()),
+                ..trace
+            },
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn write(bundle: &Path, trace: &Trace) -> Result<(), a3sbox_durable::DurableError> {
     // Plain strings, numbers and switches always encode.
-    let bytes = serde_json::to_vec(&trace).unwrap_or_default();
+    let bytes = serde_json::to_vec(trace).unwrap_or_default();
     a3sbox_durable::record::replace(&bundle.join(TRACE_FILE), &bytes)
 }
 
@@ -56,9 +82,17 @@ mod tests {
         leave_trace(bundle.path(), Path::new("/s"), &engine).unwrap();
         let trace = read_trace(bundle.path()).unwrap();
         assert_eq!(
-            (trace.state_root.as_path(), trace.engine),
-            (Path::new("/s"), engine)
+            (trace.state_root.as_path(), trace.engine, trace.exit),
+            (Path::new("/s"), engine.clone(), None)
         );
+        let exit = TaskExit {
+            status: Some(7),
+            exited_at: chrono::Utc::now(),
+            unknown_because: None,
+        };
+        note_exit(bundle.path(), &exit).unwrap();
+        let noted = read_trace(bundle.path()).unwrap();
+        assert_eq!((noted.engine, noted.exit), (engine, Some(exit)));
         std::fs::write(bundle.path().join(TRACE_FILE), "{").unwrap();
         assert_eq!(read_trace(bundle.path()), None);
     }
