@@ -35,6 +35,9 @@ pub enum ErrorCode {
     Internal,
 }
 
+/// What [`Error::operation`] is on an error about a path of the container.
+const PATH: &str = "path";
+
 /// Failure of a runtime call.
 ///
 /// `Display` prints the message alone, so that a caller may wrap it in words of its own.
@@ -83,6 +86,18 @@ impl Error {
             format!("operation {operation} is not supported by this runtime"),
         )
         .for_operation(operation)
+    }
+
+    /// The container's own filesystem refused something about a path: the call reached it, and an answer of
+    /// it is what this is, not a failure of the runtime.
+    pub fn of_path(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self::new(code, message).for_operation(PATH)
+    }
+
+    /// Whether this is an error of [`Self::of_path`].
+    #[must_use]
+    pub fn is_of_path(&self) -> bool {
+        self.operation.as_deref() == Some(PATH)
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use a3sbox_oci::{
     CheckpointRequest, CloseStdinRequest, ContainerOperationRequest, ContainerRecord,
     ContainerStats, CreateRequest, DeleteProcessRequest, DeleteRequest, Error, ErrorCode,
-    EventBatch, EventsRequest, ExecRequest, ExitStatus, IsolationClass, KillRequest, ListRequest,
+    EventBatch, EventsRequest, ExecRequest, ExitStatus, FileRequest, FileResponse,
+    FilesystemRequest, FilesystemResponse, IsolationClass, KillRequest, ListRequest,
     OciRuntimeService, OutputChunk, PidsRequest, ProcessRecord, ProcessesRequest,
     ReadOutputRequest, ResizeRequest, RestoreRequest, Result, RuntimeInfo, RuntimePid,
     SignalProcessRequest, StartRequest, StateRequest, StatsRequest, UpdateRequest, ValidateRequest,
@@ -17,8 +18,8 @@ use crate::config::RuntimeConfig;
 use crate::error::RuntimeError;
 use crate::events::EventLog;
 use crate::native::{
-    self, Driver, checkpoint, create, delete, exec, features, kill, pause, processes, reaper,
-    start, stats, stream, to_the_end, update,
+    self, Driver, checkpoint, create, delete, exec, features, files, kill, pause, processes,
+    reaper, start, stats, stream, to_the_end, update,
 };
 use crate::owner::{Container, Registry, record, wrong_state};
 use crate::sys;
@@ -194,6 +195,18 @@ impl OciRuntimeService for NativeRuntimeService {
         let container = self.find(&request.process.container)?;
         let slot = container.process(&request.process)?;
         slot.wait(request.timeout_ms).await
+    }
+
+    async fn file(&self, request: FileRequest) -> Result<FileResponse> {
+        request.validate()?;
+        let container = self.find(&request.target)?;
+        to_the_end(files::file(container, request)).await
+    }
+
+    async fn filesystem(&self, request: FilesystemRequest) -> Result<FilesystemResponse> {
+        request.validate()?;
+        let container = self.find(&request.target)?;
+        to_the_end(files::filesystem(container, request)).await
     }
 
     async fn checkpoint(&self, request: CheckpointRequest) -> Result<ContainerRecord> {

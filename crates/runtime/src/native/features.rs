@@ -140,7 +140,6 @@ fn operations() -> Vec<RuntimeOperation> {
         .iter()
         .copied()
         .filter(|operation| match operation {
-            RuntimeOperation::File | RuntimeOperation::Filesystem => false,
             RuntimeOperation::Checkpoint | RuntimeOperation::Restore => has_criu,
             _ => true,
         })

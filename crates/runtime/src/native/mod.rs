@@ -10,6 +10,7 @@ pub(crate) mod engine;
 pub(crate) mod exec;
 pub(crate) mod exit;
 pub(crate) mod features;
+pub(crate) mod files;
 pub(crate) mod hooks;
 pub(crate) mod identity;
 pub(crate) mod kill;

@@ -403,7 +403,7 @@ pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) 
 }
 
 /// One rootfs for all tests of a binary; containers write to their own tmpfs alone.
-fn rootfs() -> &'static Path {
+pub(crate) fn rootfs() -> &'static Path {
     static ROOTFS: std::sync::OnceLock<tempfile::TempDir> = std::sync::OnceLock::new();
     ROOTFS.get_or_init(make_rootfs).path()
 }
