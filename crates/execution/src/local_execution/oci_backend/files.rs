@@ -2,6 +2,9 @@
 //!
 //! These are the only calls that are resent: once, at once, unchanged, when the runtime says that it
 //! may. The operation id of a mutating one is fresh per call and the same for its retry.
+//!
+//! What the container's own filesystem says about a path ("not found") is an answer without success, not an
+//! error of the execution.
 
 use a3sbox_core::exec::{
     FileOp as BoxFileOp, FileRequest as BoxFileRequest, FileResponse as BoxFileResponse,
@@ -46,8 +49,16 @@ impl OciLocalExecutionBackend {
             Err(error) if error.retryable => self.client.file(request.clone()).await,
             answer => answer,
         };
-        let answer = answer.map_err(runtime_error)?;
-        product_file_response(&request, answer, limit)
+        match answer {
+            Ok(answer) => product_file_response(&request, answer, limit),
+            Err(error) if error.is_of_path() => Ok(BoxFileResponse {
+                success: false,
+                data: None,
+                size: 0,
+                error: Some(error.message),
+            }),
+            Err(error) => Err(runtime_error(error)),
+        }
     }
 
     pub(super) async fn filesystem_operation(
@@ -63,8 +74,16 @@ impl OciLocalExecutionBackend {
             Err(error) if error.retryable => self.client.filesystem(request.clone()).await,
             answer => answer,
         };
-        let answer = answer.map_err(runtime_error)?;
-        product_filesystem_response(&request, answer)
+        match answer {
+            Ok(answer) => product_filesystem_response(&request, answer),
+            Err(error) if error.is_of_path() => Ok(BoxFilesystemResponse {
+                success: false,
+                entry: None,
+                entries: Vec::new(),
+                error: Some(error.message),
+            }),
+            Err(error) => Err(runtime_error(error)),
+        }
     }
 }
 
