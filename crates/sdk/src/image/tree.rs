@@ -60,6 +60,8 @@ impl Tree {
                     let name = part.as_os_str();
                     mkdirat(&folder, name, Mode::from_raw_mode(IMPLIED_FOLDER_MODE))?;
                     self.own(&folder, name, 0, 0)?;
+                    // The process's umask has taken bits away.
+                    set_mode(&folder, name, IMPLIED_FOLDER_MODE)?;
                     self.folder(&prefix)?
                 }
                 found => found?,

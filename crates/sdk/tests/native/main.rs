@@ -4,5 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code")]
 
+mod files;
+mod images;
 mod support;
 mod walk;
