@@ -7,6 +7,7 @@
 //!
 //! Each step looks first, so that a delete that was interrupted can be repeated.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -120,10 +121,22 @@ async fn remove(
     for streams in &streams {
         streams.close().await;
     }
-    a3sbox_durable::folder::remove_all(container.folder()).map_err(RuntimeError::from)?;
+    remove_folder(container.folder())?;
     container.emit(None, RuntimeEventKind::ContainerDeleted);
     driver.registry.forget(container, Some(operation.clone()));
     Ok(())
+}
+
+/// A folder that is gone is gone, also when the sync behind its removal failed: a delete that is tried again
+/// would find nothing to work in. One that comes back with the power is adopted and deleted then.
+fn remove_folder(folder: &Path) -> Result<(), RuntimeError> {
+    match a3sbox_durable::folder::remove_all(folder) {
+        Err(error) if !folder.exists() => {
+            tracing::warn!(folder = %folder.display(), error = %error, "the removal of a folder may not be durable");
+            Ok(())
+        }
+        other => other.map(drop).map_err(RuntimeError::from),
+    }
 }
 
 /// Why a create is undone.
