@@ -26,9 +26,16 @@ pub enum StoreError {
         source: IllegalTransition,
     },
     /// A record breaks its own rules; it is neither written nor believed.
-    #[error("record {} is invalid: {message}", path.display())]
+    #[error(
+        "record {} is invalid: {message}; it is left as it is: put back a copy, or delete its container",
+        path.display()
+    )]
     Invalid { path: PathBuf, message: String },
-    #[error("record {} has schema version {found}, this build knows {known}", path.display())]
+    #[error(
+        "record {} has schema version {found}, this build knows {known}; it is left as it is: use the build \
+         that wrote it, or delete its container with that build",
+        path.display()
+    )]
     UnknownSchema {
         path: PathBuf,
         found: u64,
@@ -45,7 +52,7 @@ pub enum StoreError {
 
 impl From<StoreError> for ExecutionManagerError {
     fn from(error: StoreError) -> Self {
-        let message = error_chain(&error);
+        let message = with_remedy(&error);
         match error {
             StoreError::NotFound(id) => Self::NotFound(id),
             StoreError::Conflict {
@@ -90,6 +97,34 @@ impl From<StoreError> for io::Error {
             StoreError::Durable(source) => source.io_kind().unwrap_or(io::ErrorKind::InvalidData),
         };
         Self::new(kind, error)
+    }
+}
+
+/// As [`error_chain`], with what to do about it where the cause names it.
+pub(crate) fn with_remedy(error: &StoreError) -> String {
+    let kind = match error {
+        StoreError::Durable(source) => source.io_kind(),
+        _ => None,
+    };
+    let text = error_chain(error);
+    match kind.and_then(remedy) {
+        Some(remedy) => format!("{text}; {remedy}"),
+        None => text,
+    }
+}
+
+/// What makes the next attempt succeed.
+const fn remedy(kind: io::ErrorKind) -> Option<&'static str> {
+    match kind {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Some("free space on that filesystem")
+        }
+        io::ErrorKind::ReadOnlyFilesystem => Some("mount that filesystem writable"),
+        io::ErrorKind::PermissionDenied => Some("check owner, mode and attributes of that path"),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            Some("its folder was removed: put it back, or delete the container")
+        }
+        _ => None,
     }
 }
 

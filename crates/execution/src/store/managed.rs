@@ -428,9 +428,17 @@ impl ManagedExecutionStore {
         Ok(record)
     }
 
+    /// Under the folder's lock, before this store's first change in it.
     fn sweep_once(&self, folder: &Path) -> StoreResult<()> {
         if self.first_visit(folder) {
-            sweep(folder)?;
+            let ready = sweep(folder)
+                .map(|_| ())
+                .map_err(StoreError::from)
+                .and_then(|()| schema::back_up_older(&folder.join(RECORD_FILE)));
+            if ready.is_err() {
+                self.swept_folders().remove(folder);
+            }
+            return ready;
         }
         Ok(())
     }

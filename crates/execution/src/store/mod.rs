@@ -25,6 +25,6 @@ pub use record::{BoxRecord, ManagedExecutionMetadata, ManagedRuntimeRoute};
 pub use state::{GenerationStep, IllegalTransition, ManagedExecutionState, UnknownStatus};
 pub use update::RuntimeUpdate;
 
-pub(crate) use error::error_chain;
+pub(crate) use error::{error_chain, with_remedy};
 pub(crate) use name::folder_name;
 pub(crate) use update::merge_resource_update;

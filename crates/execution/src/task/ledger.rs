@@ -18,7 +18,7 @@ use super::limits::JOURNAL_KEPT_ENTRIES;
 use super::machine::InitState;
 use super::record::TaskRecord;
 use super::{TaskError, TaskResult};
-use crate::store::{GenerationStep, StoreError, error_chain};
+use crate::store::{GenerationStep, StoreError, with_remedy};
 use crate::{BoxRecord, ManagedExecutionOperation, ManagedExecutionState, ManagedExecutionStore};
 
 /// What an operation does, in a journal entry and in an operation id.
@@ -437,21 +437,24 @@ fn apply(
 
 /// Class of a store failure at the task face.
 pub(crate) fn store_error(error: StoreError) -> TaskError {
-    let text = error_chain(&error);
+    let text = with_remedy(&error);
     match error {
         StoreError::NotFound(_) => TaskError::NotFound(text),
         StoreError::Conflict { .. } => TaskError::AlreadyExists(text),
         StoreError::IllegalTransition { .. } | StoreError::Owned { .. } => {
             TaskError::FailedPrecondition(text)
         }
-        StoreError::Durable(source) => durable_error(source),
+        StoreError::Durable(source) => durable_class(&source, text),
         StoreError::Invalid { .. } | StoreError::UnknownSchema { .. } => TaskError::Internal(text),
     }
 }
 
 fn durable_error(error: a3sbox_durable::DurableError) -> TaskError {
+    store_error(error.into())
+}
+
+fn durable_class(error: &a3sbox_durable::DurableError, text: String) -> TaskError {
     use std::io::ErrorKind;
-    let text = error_chain(&error);
     match error.io_kind() {
         Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
             TaskError::ResourceExhausted(text)

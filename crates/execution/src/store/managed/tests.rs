@@ -11,6 +11,8 @@ use ManagedExecutionState as State;
 
 const FIRST: ExecutionGeneration = ExecutionGeneration::INITIAL;
 
+mod faults;
+
 struct Fixture {
     _dir: tempfile::TempDir,
     path: PathBuf,
@@ -146,7 +148,7 @@ fn an_unknown_schema_is_refused_whatever_its_shape() {
     f.store.reserve(record("one", "op")).unwrap();
     let path = f.path.join("one").join(RECORD_FILE);
     let text = std::fs::read_to_string(&path).unwrap();
-    let newer = text.replacen("\"schema_version\":1", "\"schema_version\":2", 1);
+    let newer = text.replacen("\"schema_version\":2", "\"schema_version\":3", 1);
     for contents in [newer.as_str(), r#"{"schema_version":9,"other":true}"#] {
         std::fs::write(&path, contents).unwrap();
         let error = f.store.get(&execution("one")).unwrap_err();
@@ -155,7 +157,13 @@ fn an_unknown_schema_is_refused_whatever_its_shape() {
         assert!(matches!(error, StoreError::UnknownSchema { .. }), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), contents);
     }
-    for contents in ["", "{}", "[]", &text[..text.len() - 2]] {
+    for contents in [
+        "",
+        "{}",
+        "[]",
+        r#"{"schema_version":1}"#,
+        &text[..text.len() - 2],
+    ] {
         std::fs::write(&path, contents).unwrap();
         let error = f.store.get(&execution("one")).unwrap_err();
         assert!(matches!(error, StoreError::Invalid { .. }), "{error}");
@@ -372,92 +380,4 @@ fn saving_a_record_that_breaks_its_rules_is_invalid_data() {
     let good = vec![record("one", "op-1"), record("two", "op-2")];
     BoxStateStore::from_records(&f.path, good).save().unwrap();
     assert_eq!(BoxStateStore::load(&f.path).unwrap().records().len(), 2);
-}
-
-/// A small filesystem of its own. `None`, with the reason on stderr, where this process may not mount.
-struct SmallFilesystem(PathBuf);
-
-impl SmallFilesystem {
-    fn mount(at: &Path, size: &str) -> Option<Self> {
-        std::fs::create_dir_all(at).unwrap();
-        let options = std::ffi::CString::new(format!("size={size},mode=0700")).unwrap();
-        let flags = rustix::mount::MountFlags::empty();
-        match rustix::mount::mount("tmpfs", at, "tmpfs", flags, Some(options.as_c_str())) {
-            Ok(()) => Some(Self(at.to_path_buf())),
-            Err(error) => {
-                eprintln!("skipped: cannot mount a tmpfs here: {error}");
-                None
-            }
-        }
-    }
-
-    fn make_read_only(&self) {
-        let flags = rustix::mount::MountFlags::RDONLY;
-        rustix::mount::mount_remount(&self.0, flags, "").unwrap();
-    }
-}
-
-impl Drop for SmallFilesystem {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
-    }
-}
-
-#[test]
-fn a_full_disk_refuses_the_change_and_keeps_the_record() {
-    let dir = tempfile::tempdir().unwrap();
-    let Some(_disk) = SmallFilesystem::mount(&dir.path().join("disk"), "64k") else {
-        return;
-    };
-    let path = dir.path().join("disk/boxes.json");
-    let store = ManagedExecutionStore::new(&path);
-    store.reserve(record("one", "op")).unwrap();
-    let ballast = dir.path().join("disk/ballast");
-    let filled = std::fs::write(&ballast, vec![0; 256 * 1024]);
-    assert_eq!(filled.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
-
-    let error = start(&store, "one").unwrap_err();
-    assert_eq!(
-        std::io::Error::from(error).kind(),
-        std::io::ErrorKind::StorageFull
-    );
-    let kept = store.get(&execution("one")).unwrap().unwrap();
-    assert_eq!(kept.status, "created");
-    let error = store.reserve(record("two", "op-2")).unwrap_err();
-    assert!(matches!(
-        a3sbox_core::ExecutionManagerError::from(error),
-        a3sbox_core::ExecutionManagerError::Unavailable(_)
-    ));
-    assert!(store.get(&execution("two")).unwrap().is_none());
-
-    std::fs::remove_file(&ballast).unwrap();
-    start(&store, "one").unwrap();
-    store.reserve(record("two", "op-2")).unwrap();
-    for folder in ["one", "two", ".operations"] {
-        let temporaries = names(&path.join(folder));
-        assert!(
-            !temporaries
-                .iter()
-                .any(|name| name.starts_with(".a3sbox-tmp")),
-            "{temporaries:?}"
-        );
-    }
-}
-
-#[test]
-fn a_read_only_state_can_be_read_and_not_changed() {
-    let dir = tempfile::tempdir().unwrap();
-    let Some(disk) = SmallFilesystem::mount(&dir.path().join("disk"), "256k") else {
-        return;
-    };
-    let path = dir.path().join("disk/boxes.json");
-    let store = ManagedExecutionStore::new(&path);
-    store.reserve(record("one", "op")).unwrap();
-    disk.make_read_only();
-    assert!(store.get(&execution("one")).unwrap().is_some());
-    let error = start(&store, "one").unwrap_err();
-    assert_eq!(
-        std::io::Error::from(error).kind(),
-        std::io::ErrorKind::ReadOnlyFilesystem
-    );
 }
