@@ -104,4 +104,4 @@ pub trait TaskManager: Send + Sync {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

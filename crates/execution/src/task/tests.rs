@@ -1,8 +1,11 @@
 //! The owner, the hub and recovery over the real OCI backend and a runtime double.
 
 mod double;
+mod drift;
+mod fenced;
 mod lifecycle;
 mod order;
+pub(crate) mod races;
 mod recovery;
 
 use std::path::Path;

@@ -270,3 +270,27 @@ async fn a_resource_update_that_races_an_end_settles_the_record() {
     );
     assert!(stored.metadata().unwrap().pending_operation.is_none());
 }
+
+#[tokio::test]
+async fn a_record_of_another_boot_has_ended_whatever_the_backend_says() {
+    let mut world = World::new();
+    let lease = world.launch().await;
+    let record = world.stored(&lease).await;
+    let expected = (record.state().unwrap(), lease.generation);
+    world
+        .manager
+        .store
+        .update(&lease.execution_id, expected, |record| {
+            let metadata = record.managed_execution.as_mut().unwrap();
+            assert!(metadata.boot_id.is_some());
+            metadata.boot_id = Some("another".to_owned());
+        })
+        .unwrap();
+    world.reopen();
+    let looks = world.probe.count("inspect");
+    let status = world.manager.inspect(&lease.execution_id).await.unwrap();
+    assert_eq!(status.state, a3sbox_core::ExecutionState::Stopped);
+    assert_eq!(world.probe.count("inspect"), looks);
+    let ended = world.stored(&lease).await;
+    assert_eq!((ended.status.as_str(), ended.exit_code), ("stopped", None));
+}

@@ -6,6 +6,7 @@ mod interrupted;
 mod lifecycle;
 mod overlap;
 mod probe;
+mod races;
 mod restart;
 mod snapshots;
 

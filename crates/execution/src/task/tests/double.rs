@@ -155,6 +155,22 @@ impl Double {
         self.lock().containers.clear();
     }
 
+    /// Another configuration is found under the latest container's name.
+    pub(super) fn drift(&self, digest: &str) {
+        self.latest(|container| digest.clone_into(&mut container.digest));
+    }
+
+    /// The latest container was deleted and made again.
+    pub(super) fn replace(&self) {
+        self.latest(|container| container.generation += 100);
+    }
+
+    fn latest(&self, change: impl FnOnce(&mut Container)) {
+        let mut inner = self.lock();
+        let id = inner.created.last().unwrap().clone();
+        change(inner.containers.get_mut(&id).unwrap());
+    }
+
     pub(super) fn is_paused(&self) -> bool {
         let inner = self.lock();
         inner.containers[inner.created.last().unwrap()].paused
@@ -244,7 +260,7 @@ impl OciRuntimeService for Double {
                     "isolation_classes": ["shared-host-kernel"], "evidence": {}
                 }]
             },
-            "operations": ["create", "state", "start", "kill", "delete", "wait", "exec"],
+            "operations": ["create", "state", "start", "kill", "delete", "wait", "exec", "update"],
             "attachments": { "schemas": ["a3s.oci.attachments.v1"], "extensions": {} }
         }))
         .unwrap())
