@@ -44,6 +44,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         print!("log      {} {}", entry.stream, entry.log);
     }
     sandbox.kill().await?;
-    println!("running  {}", sandbox.is_running().await?);
+    println!("ended    nothing is left of it");
     Ok(())
 }

@@ -3,12 +3,16 @@
 //! [`client`] speaks to an execution manager and keeps named volumes and networks; [`sandbox`] is the
 //! handle that a program holds on one running sandbox. Requests, ids, generations and answers pass
 //! through unchanged, and nothing is retried. Feature `local` (on by default) adds the manager that runs in
-//! the client's own process.
+//! the client's own process: images from OCI archives, the native driver, runc. The README says what such a
+//! sandbox is and where its limits are.
 //!
 //! ```no_run
 //! # async fn example() -> a3sbox_sdk::Result<()> {
+//! use a3sbox_core::ExecutionIsolation;
+//!
 //! let client = a3sbox_sdk::A3sBoxClient::from_home("/var/lib/a3sbox");
-//! let sandbox = client.sandbox("alpine:3.20").env("CI", "true").start().await?;
+//! let image = client.import_image("busybox.tar").await?;
+//! let sandbox = client.sandbox(&image.name).isolation(ExecutionIsolation::Sandbox).start().await?;
 //! println!("{}", sandbox.commands.run("uname -a").await?.stdout);
 //! sandbox.kill().await
 //! # }

@@ -378,3 +378,73 @@ fn at_sign_boundary(window: &[u8]) -> usize {
     }
     end
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(bytes: &[u8], all: bool) -> (Vec<String>, usize) {
+        let mut lines = Vec::new();
+        let taken = split(bytes, all, |line| {
+            lines.push(String::from_utf8(line.to_vec()).unwrap());
+            Ok(())
+        });
+        (lines, taken.unwrap())
+    }
+
+    #[test]
+    fn whole_lines_are_taken_and_the_rest_at_the_end_only() {
+        assert_eq!(lines(b"a\nb", false), (vec!["a\n".to_owned()], 2));
+        assert_eq!(lines(b"a\nb", true).0, ["a\n", "b"]);
+        assert_eq!(lines(b"", true), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn a_long_line_is_split_between_characters() {
+        let text = format!("x{}\n", "\u{20ac}".repeat(MAX_LINE_BYTES));
+        let (pieces, taken) = lines(text.as_bytes(), false);
+        assert_eq!(taken, text.len());
+        assert_eq!(pieces.concat(), text);
+        assert!(pieces.iter().all(|piece| piece.len() <= MAX_LINE_BYTES));
+    }
+
+    #[tokio::test]
+    async fn a_later_client_goes_on_where_the_first_stopped_and_old_files_rotate() {
+        let folder = tempfile::tempdir().unwrap();
+        let console = folder.path().join("console.log");
+        let config = LogConfig {
+            options: HashMap::from([
+                ("max-size".to_owned(), "200".to_owned()),
+                ("max-file".to_owned(), "2".to_owned()),
+            ]),
+            ..LogConfig::default()
+        };
+        for stream in [STDOUT, STDERR] {
+            std::fs::write(raw_path(&console, stream), "").unwrap();
+        }
+        let append = |text: &str| {
+            let path = raw_path(&console, STDOUT);
+            let mut file = OpenOptions::new().append(true).open(path).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+        };
+        for text in ["one\ntw", "o\n", "three\n", "four\n"] {
+            append(text);
+            let mut log = Log::open(&console, &config).unwrap().unwrap();
+            log.project(false).unwrap();
+        }
+        let read = |path: &Path| -> Vec<String> {
+            std::fs::read_to_string(path)
+                .unwrap()
+                .lines()
+                .map(|line| serde_json::from_str::<LogEntry>(line).unwrap().log)
+                .collect()
+        };
+        let rotated = folder.path().join("console.log.1");
+        assert_eq!(read(&rotated), ["one\n", "two\n"]);
+        assert_eq!(read(&console), ["three\n", "four\n"]);
+        let projections = Projections::default();
+        projections.remove("x", &console).unwrap();
+        assert!(Log::open(&console, &config).unwrap().is_none());
+        projections.drain("x", &console, &config).await.unwrap();
+    }
+}

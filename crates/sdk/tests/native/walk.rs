@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use a3sbox_core::{ExecutionIsolation, ExecutionManagerError, ExecutionSnapshotId, ExecutionState};
+use a3sbox_core::{
+    ExecutionEventKind, ExecutionEventsRequest, ExecutionIsolation, ExecutionManagerError,
+    ExecutionResourceUpdate, ExecutionSnapshotId, ExecutionState, OperationId,
+};
 use a3sbox_sdk::{
     A3sBoxClient, ClientError, CommandRunOptions, Sandbox, SandboxCommand, SandboxLogOptions,
     SandboxRestartOptions, VolumeMount,
@@ -335,4 +338,41 @@ async fn microvm_and_unknown_images_are_refused_and_nothing_is_made() {
         }
         assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
     }
+}
+
+#[tokio::test]
+async fn processes_statistics_events_and_limits_are_real() {
+    let home = Home::new().await;
+    let sandbox = home.sandbox().memory_mb(64).start().await.unwrap();
+    let processes = sandbox.processes().await.unwrap();
+    assert_eq!(processes.processes.len(), 1);
+    let stats = sandbox.runtime_stats().await.unwrap();
+    assert_eq!(stats.memory.limit_bytes, Some(64 * 1024 * 1024));
+    assert!(stats.process_count >= 1);
+    let operation_id = OperationId::new("fewer-processes").unwrap();
+    let update = ExecutionResourceUpdate {
+        pids_limit: Some(5),
+        ..ExecutionResourceUpdate::default()
+    };
+    sandbox
+        .update_resources(&operation_id, update)
+        .await
+        .unwrap();
+    let limit = stdout(
+        &sandbox,
+        "cat /sys/fs/cgroup/pids/pids.max 2>/dev/null || cat /sys/fs/cgroup/pids.max",
+    )
+    .await;
+    assert_eq!(limit, "5\n");
+    let request = ExecutionEventsRequest {
+        after_sequence: 0,
+        limit: 100,
+        wait_timeout_ms: None,
+    };
+    let events = sandbox.events(request).await.unwrap().events;
+    let has = |kind| events.iter().any(|event| event.kind == kind);
+    assert!(has(ExecutionEventKind::ContainerStarted));
+    assert!(has(ExecutionEventKind::ResourcesUpdated));
+    sandbox.kill().await.unwrap();
+    home.assert_nothing_left(&[sandbox.id()]);
 }
