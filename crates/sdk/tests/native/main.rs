@@ -6,5 +6,6 @@
 
 mod files;
 mod images;
+mod processes;
 mod support;
 mod walk;

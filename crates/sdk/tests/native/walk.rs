@@ -351,7 +351,7 @@ async fn processes_statistics_events_and_limits_are_real() {
     assert!(stats.process_count >= 1);
     let operation_id = OperationId::new("fewer-processes").unwrap();
     let update = ExecutionResourceUpdate {
-        pids_limit: Some(5),
+        pids_limit: Some(512),
         ..ExecutionResourceUpdate::default()
     };
     sandbox
@@ -363,7 +363,7 @@ async fn processes_statistics_events_and_limits_are_real() {
         "cat /sys/fs/cgroup/pids/pids.max 2>/dev/null || cat /sys/fs/cgroup/pids.max",
     )
     .await;
-    assert_eq!(limit, "5\n");
+    assert_eq!(limit, "512\n");
     let request = ExecutionEventsRequest {
         after_sequence: 0,
         limit: 100,
