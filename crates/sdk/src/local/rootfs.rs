@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The engine enters the user namespace first and looks for the root then, with the rights of an id that is
-//! nobody on the host: folders above a home may be closed to that one, those above the second place are not.
+//! nobody on the host: folders above a home may be closed to that one, those above the second place are not. They
+//! are closed to everybody else.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -27,6 +28,8 @@ const RUN_FOLDER: &str = "/run/a3sbox-sdk";
 /// Bytes of a home's digest that name its folder there.
 const HOME_DIGEST_BYTES: usize = 6;
 const SEARCHABLE: u32 = 0o711;
+/// For root, and for the group that is the sandboxes' own.
+const SEARCHABLE_FOR_SANDBOXES: u32 = 0o710;
 const ROOT_MODE: u32 = 0o755;
 const PRIVATE: u32 = 0o700;
 /// Mounts that are taken off one place before it is called stuck.
@@ -79,7 +82,8 @@ impl Rootfs {
             )?;
         }
         folder(Path::new(RUN_FOLDER), SEARCHABLE)?;
-        folder(&self.home_run, SEARCHABLE)?;
+        folder(&self.home_run, SEARCHABLE_FOR_SANDBOXES)?;
+        chown(&self.home_run, Some(0), Some(FIRST_HOST_ID))?;
         folder(&self.engine_root, ROOT_MODE)?;
         let options = format!(
             "lowerdir={},upperdir={},workdir={}",
@@ -92,7 +96,7 @@ impl Rootfs {
             "overlay",
             self.path(),
             "overlay",
-            MountFlags::NODEV,
+            MountFlags::NODEV | MountFlags::NOSUID,
             Some(options.as_c_str()),
         )?;
         // Mounts of the container must not come back here.
