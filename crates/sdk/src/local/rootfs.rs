@@ -32,6 +32,8 @@ const SEARCHABLE: u32 = 0o711;
 const SEARCHABLE_FOR_SANDBOXES: u32 = 0o710;
 const ROOT_MODE: u32 = 0o755;
 const PRIVATE: u32 = 0o700;
+/// Attempts to make folders that others take away.
+const MAX_FOLDER_RACES: usize = 64;
 /// Mounts that are taken off one place before it is called stuck.
 const MAX_STACKED_MOUNTS: usize = 8;
 
@@ -81,10 +83,7 @@ impl Rootfs {
                 fs::Permissions::from_mode(root.permissions().mode()),
             )?;
         }
-        folder(Path::new(RUN_FOLDER), SEARCHABLE)?;
-        folder(&self.home_run, SEARCHABLE_FOR_SANDBOXES)?;
-        chown(&self.home_run, Some(0), Some(FIRST_HOST_ID))?;
-        folder(&self.engine_root, ROOT_MODE)?;
+        self.make_engine_root()?;
         let options = format!(
             "lowerdir={},upperdir={},workdir={}",
             escaped(lower)?,
@@ -104,6 +103,23 @@ impl Rootfs {
         mount_bind(self.path(), &self.engine_root)?;
         mount_change(&self.engine_root, MountPropagationFlags::PRIVATE)?;
         Ok(())
+    }
+
+    /// The last sandbox of a home, and of all homes, takes the folders above away, perhaps just now.
+    fn make_engine_root(&self) -> io::Result<()> {
+        let attempt = || {
+            folder(Path::new(RUN_FOLDER), SEARCHABLE)?;
+            folder(&self.home_run, SEARCHABLE_FOR_SANDBOXES)?;
+            chown(&self.home_run, Some(0), Some(FIRST_HOST_ID))?;
+            folder(&self.engine_root, ROOT_MODE).map(drop)
+        };
+        for _ in 1..MAX_FOLDER_RACES {
+            match attempt() {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                made => return made,
+            }
+        }
+        attempt()
     }
 
     /// Takes everything off again; what the sandbox wrote stays.

@@ -36,6 +36,7 @@ impl Drop for Folder {
             for place in places.lines().filter_map(|line| line.split(' ').nth(4)) {
                 if place.contains(&id) {
                     let _ = Command::new("umount").arg(place).output();
+                    let _ = std::fs::remove_dir(place);
                 }
             }
         }
@@ -97,6 +98,14 @@ impl Home {
         assert!(left.is_empty(), "mounts are left: {left:#?}");
         for id in ids {
             assert!(!mounts.contains(id), "a mount of {id} is left");
+            let roots: Vec<_> = std::fs::read_dir("/run/a3sbox-sdk")
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|home| home.path().join(id))
+                .filter(|root| root.exists())
+                .collect();
+            assert!(roots.is_empty(), "mount points are left: {roots:?}");
             let name = format!("a3s-box-{id}");
             let cgroups: Vec<_> = glob_cgroups(&name);
             assert!(cgroups.is_empty(), "cgroups are left: {cgroups:?}");
