@@ -112,31 +112,30 @@ pub fn owner_of(path: &Path) -> Option<u32> {
 }
 
 /// The process that holds the lock right now. The lock is not touched: a probe that took it, if only for
-/// a moment, would refuse an owner that comes in that moment. `None` when nobody holds it, and where the
-/// system does not tell (`/proc/locks`).
+/// a moment, would refuse an owner that comes in that moment. `None` when nobody holds it, and where this
+/// process may not look into that one.
+///
+/// The kernel tells by descriptor (`lock:` in `/proc/<pid>/fdinfo/<fd>`). The list of all locks, `/proc/locks`,
+/// will not do: it is read in pieces and can miss an entry while others come and go.
 #[must_use]
 pub fn holder_of(path: &Path) -> Option<u32> {
-    let inode = std::fs::metadata(path).ok()?.ino();
+    let file = std::fs::metadata(path).ok()?;
     let owner = owner_of(path)?;
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    locks
-        .lines()
-        .any(|line| is_lock_of(line, owner, inode))
-        .then_some(owner)
+    let process = PathBuf::from(format!("/proc/{owner}"));
+    let descriptors = std::fs::read_dir(process.join("fd")).ok()?;
+    let holds = descriptors.flatten().any(|descriptor| {
+        let is_same = std::fs::metadata(descriptor.path())
+            .is_ok_and(|open| open.ino() == file.ino() && open.dev() == file.dev());
+        is_same
+            && std::fs::read_to_string(process.join("fdinfo").join(descriptor.file_name()))
+                .is_ok_and(|info| info.lines().any(is_flock))
+    });
+    holds.then_some(owner)
 }
 
-/// `7: FLOCK  ADVISORY  WRITE 4242 00:2f:1234 0 EOF`; waiters have an arrow behind the number. Devices of
-/// overlay and btrfs differ from those that stat gives, so the process tells the file from another one
-/// with the same inode.
-fn is_lock_of(line: &str, owner: u32, inode: u64) -> bool {
-    let mut fields = line.split_ascii_whitespace().skip(1);
-    fields.next() == Some("FLOCK")
-        && fields.nth(2).and_then(|pid| pid.parse().ok()) == Some(owner)
-        && fields
-            .next()
-            .and_then(|file| file.rsplit(':').next())
-            .and_then(|number| number.parse().ok())
-            == Some(inode)
+/// `lock:	1: FLOCK  ADVISORY  WRITE 4242 00:2f:1234 0 EOF`.
+fn is_flock(line: &str) -> bool {
+    line.starts_with("lock:") && line.split_ascii_whitespace().any(|field| field == "FLOCK")
 }
 
 fn read_owner(file: &mut File) -> Option<u32> {
