@@ -133,7 +133,7 @@ pub fn holder_of(path: &Path) -> Option<u32> {
     holds.then_some(owner)
 }
 
-/// `lock:	1: FLOCK  ADVISORY  WRITE 4242 00:2f:1234 0 EOF`.
+/// `lock:  1: FLOCK  ADVISORY  WRITE 4242 00:2f:1234 0 EOF`.
 fn is_flock(line: &str) -> bool {
     line.starts_with("lock:") && line.split_ascii_whitespace().any(|field| field == "FLOCK")
 }
