@@ -9,11 +9,13 @@ use a3sbox_core::{
 
 use super::active::Active;
 use super::backend::LocalExecutionBackend;
+use super::span::name_container;
 use crate::store::{
     BoxRecord, ManagedExecutionOperation, ManagedExecutionReservation, ManagedExecutionState,
     ManagedExecutionStore, RuntimeUpdate,
 };
 use crate::task::TaskHub;
+use tracing::Instrument as _;
 
 /// Manages the executions recorded below one path, on one backend.
 ///
@@ -149,6 +151,7 @@ impl LocalExecutionManager {
         self.store
             .get(execution_id)?
             .ok_or_else(|| ExecutionManagerError::NotFound(execution_id.clone()))
+            .inspect(name_container)
     }
 
     /// The record of an execution that must exist in the caller's generation.
@@ -166,7 +169,7 @@ impl LocalExecutionManager {
     pub(super) async fn to_the_end<T: Send + 'static>(
         verb: impl Future<Output = ExecutionManagerResult<T>> + Send + 'static,
     ) -> ExecutionManagerResult<T> {
-        match tokio::spawn(verb).await {
+        match tokio::spawn(verb.in_current_span()).await {
             Ok(answer) => answer,
             Err(failure) => Err(ExecutionManagerError::Internal(format!(
                 "the operation was not finished: {failure}"

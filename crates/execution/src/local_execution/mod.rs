@@ -31,6 +31,7 @@ mod resume;
 mod session;
 mod settle;
 mod snapshot;
+mod span;
 mod start;
 mod update;
 mod verbs;

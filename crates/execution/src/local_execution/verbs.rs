@@ -12,6 +12,9 @@ use a3sbox_core::{
 use async_trait::async_trait;
 
 use super::manager::LocalExecutionManager;
+use super::span::{name_container, of_operation, operation};
+use crate::store::BoxRecord;
+use tracing::Instrument as _;
 
 #[async_trait]
 impl ExecutionManager for LocalExecutionManager {
@@ -20,7 +23,9 @@ impl ExecutionManager for LocalExecutionManager {
         request: CreateExecutionRequest,
         operation_id: &OperationId,
     ) -> ExecutionManagerResult<ExecutionReservation> {
-        self.create_execution(request, operation_id).await
+        self.create_execution(request, operation_id)
+            .instrument(of_operation("create", operation_id))
+            .await
     }
 
     async fn start(
@@ -28,7 +33,9 @@ impl ExecutionManager for LocalExecutionManager {
         execution_id: &ExecutionId,
         generation: ExecutionGeneration,
     ) -> ExecutionManagerResult<ExecutionLease> {
-        self.start_execution(execution_id, generation).await
+        self.start_execution(execution_id, generation)
+            .instrument(operation("start", execution_id, Some(generation), None))
+            .await
     }
 
     async fn inspect(&self, execution_id: &ExecutionId) -> ExecutionManagerResult<ExecutionStatus> {
@@ -80,6 +87,12 @@ impl ExecutionManager for LocalExecutionManager {
         update: ExecutionResourceUpdate,
     ) -> ExecutionManagerResult<ExecutionLease> {
         self.update_execution(execution_id, generation, operation_id, update)
+            .instrument(operation(
+                "update",
+                execution_id,
+                Some(generation),
+                Some(operation_id),
+            ))
             .await
     }
 
@@ -90,6 +103,7 @@ impl ExecutionManager for LocalExecutionManager {
         snapshot_id: &ExecutionSnapshotId,
     ) -> ExecutionManagerResult<ExecutionSnapshot> {
         self.snapshot_execution(execution_id, generation, snapshot_id)
+            .instrument(operation("snapshot", execution_id, Some(generation), None))
             .await
     }
 
@@ -114,6 +128,7 @@ impl ExecutionManager for LocalExecutionManager {
         keep_memory: bool,
     ) -> ExecutionManagerResult<ExecutionLease> {
         self.pause_execution(execution_id, generation, keep_memory)
+            .instrument(operation("pause", execution_id, Some(generation), None))
             .await
     }
 
@@ -122,7 +137,9 @@ impl ExecutionManager for LocalExecutionManager {
         execution_id: &ExecutionId,
         generation: ExecutionGeneration,
     ) -> ExecutionManagerResult<ExecutionLease> {
-        self.resume_execution(execution_id, generation).await
+        self.resume_execution(execution_id, generation)
+            .instrument(operation("resume", execution_id, Some(generation), None))
+            .await
     }
 
     async fn restart_with_options(
@@ -133,6 +150,12 @@ impl ExecutionManager for LocalExecutionManager {
         options: RestartExecutionOptions,
     ) -> ExecutionManagerResult<ExecutionLease> {
         self.restart_execution(execution_id, generation, operation_id, options)
+            .instrument(operation(
+                "restart",
+                execution_id,
+                Some(generation),
+                Some(operation_id),
+            ))
             .await
     }
 
@@ -142,6 +165,7 @@ impl ExecutionManager for LocalExecutionManager {
         generation: ExecutionGeneration,
     ) -> ExecutionManagerResult<KillOutcome> {
         self.kill_execution(execution_id, generation, KillExecutionOptions::default())
+            .instrument(operation("kill", execution_id, Some(generation), None))
             .await
     }
 
@@ -151,7 +175,9 @@ impl ExecutionManager for LocalExecutionManager {
         generation: ExecutionGeneration,
         options: KillExecutionOptions,
     ) -> ExecutionManagerResult<KillOutcome> {
-        self.kill_execution(execution_id, generation, options).await
+        self.kill_execution(execution_id, generation, options)
+            .instrument(operation("kill", execution_id, Some(generation), None))
+            .await
     }
 
     async fn remove(
@@ -159,14 +185,18 @@ impl ExecutionManager for LocalExecutionManager {
         execution_id: &ExecutionId,
         generation: ExecutionGeneration,
     ) -> ExecutionManagerResult<bool> {
-        self.remove_execution(execution_id, generation).await
+        self.remove_execution(execution_id, generation)
+            .instrument(operation("remove", execution_id, Some(generation), None))
+            .await
     }
 
     async fn reconcile(
         &self,
         operation_id: &OperationId,
     ) -> ExecutionManagerResult<ReconcileOutcome> {
-        self.reconcile_operation(operation_id).await
+        self.reconcile_operation(operation_id)
+            .instrument(of_operation("reconcile", operation_id))
+            .await
     }
 }
 
@@ -179,7 +209,10 @@ impl ExecutionSessionManager for LocalExecutionManager {
         request: ExecRequest,
     ) -> ExecutionManagerResult<ExecOutput> {
         let record = self.require_running(execution_id, generation, "run a command in")?;
-        self.backend.execute(&record, request).await
+        self.backend
+            .execute(&record, request)
+            .instrument(span_of("execute", &record, execution_id, generation))
+            .await
     }
 
     async fn start_process(
@@ -189,7 +222,10 @@ impl ExecutionSessionManager for LocalExecutionManager {
         request: ExecRequest,
     ) -> ExecutionManagerResult<ExecutionProcess> {
         let record = self.require_running(execution_id, generation, "start a process in")?;
-        self.backend.start_process(&record, request).await
+        self.backend
+            .start_process(&record, request)
+            .instrument(span_of("start_process", &record, execution_id, generation))
+            .await
     }
 
     async fn start_pty(
@@ -199,7 +235,10 @@ impl ExecutionSessionManager for LocalExecutionManager {
         request: PtyRequest,
     ) -> ExecutionManagerResult<ExecutionProcess> {
         let record = self.require_running(execution_id, generation, "open a terminal in")?;
-        self.backend.start_pty(&record, request).await
+        self.backend
+            .start_pty(&record, request)
+            .instrument(span_of("start_pty", &record, execution_id, generation))
+            .await
     }
 
     async fn transfer_file(
@@ -209,7 +248,10 @@ impl ExecutionSessionManager for LocalExecutionManager {
         request: FileRequest,
     ) -> ExecutionManagerResult<FileResponse> {
         let record = self.require_running(execution_id, generation, "transfer a file of")?;
-        self.backend.transfer_file(&record, request).await
+        self.backend
+            .transfer_file(&record, request)
+            .instrument(span_of("transfer_file", &record, execution_id, generation))
+            .await
     }
 
     async fn filesystem(
@@ -219,6 +261,21 @@ impl ExecutionSessionManager for LocalExecutionManager {
         request: FilesystemRequest,
     ) -> ExecutionManagerResult<FilesystemResponse> {
         let record = self.require_running(execution_id, generation, "reach the files of")?;
-        self.backend.filesystem(&record, request).await
+        self.backend
+            .filesystem(&record, request)
+            .instrument(span_of("filesystem", &record, execution_id, generation))
+            .await
     }
+}
+
+/// The span of a session's call, whose record is read already.
+fn span_of(
+    verb: &'static str,
+    record: &BoxRecord,
+    execution_id: &ExecutionId,
+    generation: ExecutionGeneration,
+) -> tracing::Span {
+    let span = operation(verb, execution_id, Some(generation), None);
+    span.in_scope(|| name_container(record));
+    span
 }

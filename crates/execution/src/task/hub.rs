@@ -10,7 +10,7 @@ use a3sbox_core::{ExecutionId, OperationId};
 use chrono::Utc;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
-use tracing::{info, warn};
+use tracing::{Instrument as _, info, warn};
 
 use super::backend::{TaskObservation, TaskProvisioned};
 use super::ledger::{Ledger, Operation, Verb, store_error};
@@ -310,6 +310,7 @@ impl TaskHub {
         };
         match self
             .create_container(&mut ledger, &mut task, &operation)
+            .instrument(operation.span(key, a3sbox_core::ExecutionGeneration::INITIAL))
             .await
         {
             Ok(()) => Ok((ledger, task)),

@@ -17,6 +17,7 @@ use tracing::warn;
 use super::limits::JOURNAL_KEPT_ENTRIES;
 use super::machine::InitState;
 use super::record::TaskRecord;
+use super::types::TaskKey;
 use super::{TaskError, TaskResult};
 use crate::store::{GenerationStep, StoreError, with_remedy};
 use crate::{BoxRecord, ManagedExecutionOperation, ManagedExecutionState, ManagedExecutionStore};
@@ -130,12 +131,23 @@ impl Operation {
         })
     }
 
-    pub(crate) const fn verb(&self) -> Verb {
-        self.verb
+    /// The journal has the runtime's name of the process; people know it by its exec id.
+    pub(crate) fn of_exec(mut self, exec_id: &str) -> Self {
+        self.subject = Some(exec_id.to_owned());
+        self
     }
 
-    pub(crate) fn subject(&self) -> Option<&str> {
-        self.subject.as_deref()
+    /// The one span of the operation: who, which, on what decided; never what it carries.
+    pub(crate) fn span(&self, key: &TaskKey, generation: ExecutionGeneration) -> tracing::Span {
+        tracing::info_span!(
+            "operation",
+            verb = self.verb.label(),
+            namespace = %key.namespace,
+            container_id = %key.container_id,
+            exec_id = self.subject.as_deref(),
+            generation = generation.get(),
+            operation_id = %self.id,
+        )
     }
 
     /// The context of one effect of several that this operation has.

@@ -21,7 +21,7 @@ use chrono::Utc;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
-use tracing::{Instrument, error, info, info_span, warn};
+use tracing::{Instrument, error, info, warn};
 
 use self::exec::Exec;
 pub(crate) use self::exec::no_such_process;
@@ -215,7 +215,7 @@ impl Owner {
         let engine = self.engine.clone();
         let record = self.ledger.record();
         let reporter = self.reporter.clone();
-        let span = self.span(operation);
+        let span = operation.span(&self.key, self.ledger.generation());
         let effect = async move {
             let result = match timeout(limit, effect.run(engine, record)).await {
                 Ok(result) => result,
@@ -228,19 +228,6 @@ impl Owner {
             let _ = reporter.send(report(result)).await;
         };
         tokio::spawn(effect.instrument(span));
-    }
-
-    /// The one span of an operation: who, which, on what decided; never what it carries.
-    fn span(&self, operation: &Operation) -> tracing::Span {
-        info_span!(
-            "operation",
-            verb = operation.verb().label(),
-            namespace = %self.key.namespace,
-            container_id = %self.key.container_id,
-            exec_id = operation.subject(),
-            generation = self.ledger.generation().get(),
-            operation_id = %operation.id,
-        )
     }
 
     fn watch_exit(&mut self, exec_id: Option<String>, process_id: ProcessId) {

@@ -7,7 +7,7 @@
 use a3sbox_oci::ProcessId;
 use chrono::Utc;
 use tokio::time::timeout;
-use tracing::{info, warn};
+use tracing::{Instrument as _, info, warn};
 
 use super::backend::{TaskEnd, TaskInit, TaskObservation};
 use super::hub::TaskHub;
@@ -132,6 +132,7 @@ pub(super) async fn recover_and_delete(
             .task()?
             .delete(&ledger.record(), &operation.context, true),
     )
+    .instrument(operation.span(key, ledger.generation()))
     .await
     .unwrap_or_else(|_| Err(TaskError::DeadlineExceeded("the delete".to_owned())))?;
     ledger.remove()?;

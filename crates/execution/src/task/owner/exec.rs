@@ -243,7 +243,7 @@ impl Owner {
             Err(error) => return answer(reply, Err(error)),
         };
         let operation = match self.intend(Verb::Exec, Some(process_id.as_str())) {
-            Ok(operation) => operation,
+            Ok(operation) => operation.of_exec(exec_id),
             Err(error) => return answer(reply, Err(error)),
         };
         let (Some(slot), Some(exec)) = (
