@@ -10,6 +10,7 @@ mod fifo;
 mod leaks;
 mod node;
 mod spec;
+mod watcher;
 
 pub use api::{Api, TaskIo};
 pub use case::{Case, Scope, run_all};
@@ -18,6 +19,7 @@ pub use fifo::{drain_to_end, make_fifo, open_reader, open_writer};
 pub use leaks::Leftovers;
 pub use node::{BUSYBOX, Containerd, Node, PAUSE, Shim, Version};
 pub use spec::{Bundle, busybox, merge};
+pub use watcher::Watcher;
 
 /// Waits until `probe` gives a value, at most `limit`; the error says what was waited for.
 pub fn eventually<T>(
