@@ -5,6 +5,8 @@ use crate::native::cgroup::CgroupPaths;
 use crate::native::identity::ProcessIdentity;
 use crate::owner::state::Status;
 
+mod torn;
+
 const INIT: ProcessIdentity = ProcessIdentity {
     pid: 4711,
     start_ticks: 99,
