@@ -7,6 +7,8 @@ mod lifecycle;
 mod order;
 pub(crate) mod races;
 mod recovery;
+mod spans;
+mod sweep;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -142,8 +144,18 @@ fn manager(
     runtime: &Arc<Double>,
     provider: &Arc<Provider>,
 ) -> LocalExecutionManager {
+    manager_of(&folder.join("runtime.sock"), folder, runtime, provider)
+}
+
+/// A manager of the records in `folder`, for the runtime that is named by `socket`.
+fn manager_of(
+    socket: &Path,
+    folder: &Path,
+    runtime: &Arc<Double>,
+    provider: &Arc<Provider>,
+) -> LocalExecutionManager {
     let client = RuntimeClient::from_arc(Arc::clone(runtime) as Arc<_>);
-    let endpoint = OciRuntimeEndpoint::unix_socket(folder.join("runtime.sock")).unwrap();
+    let endpoint = OciRuntimeEndpoint::unix_socket(socket).unwrap();
     let backend =
         OciLocalExecutionBackend::from_client(endpoint, client, Arc::clone(provider) as Arc<_>)
             .unwrap();

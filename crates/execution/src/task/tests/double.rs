@@ -7,13 +7,13 @@ use std::sync::Mutex;
 use a3sbox_core::ExecutionManagerResult;
 use a3sbox_oci::oci_spec::runtime::{ContainerState, Spec, StateBuilder};
 use a3sbox_oci::{
-    CloseStdinRequest, ContainerOperationRequest, ContainerRecord, ContainerTarget, CreateRequest,
-    DeleteMode, DeleteProcessRequest, DeleteRequest, DriverKind, Error, ErrorCode, EventBatch,
-    EventsRequest, ExecRequest, ExitStatus, Generation, IsolationClass, KillRequest, OciBundle,
-    OciRuntimeService, PAUSED_STATE_ANNOTATION, PidsRequest, ProcessId, ProcessRecord,
-    ProcessTarget, ResizeRequest, Result, RuntimeEvent, RuntimeEventKind, RuntimeInfo, RuntimePid,
-    SignalProcessRequest, StartRequest, StateRequest, TerminalSize, UpdateRequest,
-    WaitProcessRequest, WaitRequest, async_trait,
+    CheckpointRequest, CloseStdinRequest, ContainerOperationRequest, ContainerRecord,
+    ContainerTarget, CreateRequest, DeleteMode, DeleteProcessRequest, DeleteRequest, DriverKind,
+    Error, ErrorCode, EventBatch, EventsRequest, ExecRequest, ExitStatus, Generation,
+    IsolationClass, KillRequest, OciBundle, OciRuntimeService, PAUSED_STATE_ANNOTATION,
+    PidsRequest, ProcessId, ProcessRecord, ProcessTarget, ResizeRequest, Result, RuntimeEvent,
+    RuntimeEventKind, RuntimeInfo, RuntimePid, SignalProcessRequest, StartRequest, StateRequest,
+    TerminalSize, UpdateRequest, WaitProcessRequest, WaitRequest, async_trait,
 };
 use tokio::sync::watch;
 
@@ -52,6 +52,8 @@ struct Inner {
     log: Vec<String>,
     failing: HashMap<&'static str, Error>,
     trapped: HashSet<i32>,
+    /// Verbs whose held callers never come through the door.
+    abandoned: HashSet<&'static str>,
     sizes: Vec<TerminalSize>,
 }
 
@@ -86,6 +88,13 @@ impl Double {
         self.held.send_modify(|held| {
             held.remove(verb);
         });
+    }
+
+    /// As [`Self::let_go`] for whoever comes from now on; those at the door stay there for ever, as the
+    /// calls of a dead owner do.
+    pub(super) fn abandon(&self, verb: &'static str) {
+        self.lock().abandoned.insert(verb);
+        self.let_go(verb);
     }
 
     /// Waits until a verb was called so often.
@@ -181,7 +190,11 @@ impl Double {
         self.entered
             .send_modify(|calls| *calls.entry(verb).or_default() += 1);
         let mut held = self.held.subscribe();
+        let was_held = held.borrow().contains(verb);
         held.wait_for(|held| !held.contains(verb)).await.unwrap();
+        if was_held && self.lock().abandoned.contains(verb) {
+            std::future::pending::<()>().await;
+        }
         self.lock().failing.remove(verb).map_or(Ok(()), Err)
     }
 
@@ -454,6 +467,13 @@ impl OciRuntimeService for Double {
         let is_init = request.process.process_id.is_init();
         self.lock().log.push(format!("close-stdin init={is_init}"));
         Ok(())
+    }
+
+    async fn checkpoint(&self, request: CheckpointRequest) -> Result<ContainerRecord> {
+        self.enter("checkpoint").await?;
+        let mut inner = self.lock();
+        let container = inner.find(&request.target)?;
+        Ok(record(request.target.id.as_str(), container))
     }
 
     async fn pids(&self, request: PidsRequest) -> Result<Vec<RuntimePid>> {
