@@ -24,11 +24,7 @@ impl LocalExecutionManager {
         let record = self.require_current(execution_id, generation)?;
         update.validate()?;
         let metadata = record.metadata()?;
-        if let Some(done) = metadata
-            .last_resource_update
-            .as_ref()
-            .filter(|done| done.operation_id == *operation_id)
-        {
+        if let Some(done) = metadata.completed_update(operation_id) {
             return if done.update == update {
                 lease(&record)
             } else {

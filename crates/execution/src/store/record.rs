@@ -177,6 +177,9 @@ pub struct ManagedExecutionMetadata {
     pub last_restart: Option<ManagedRestartCompletion>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_resource_update: Option<ManagedResourceUpdateCompletion>,
+    /// Those before the last, oldest first: their ids mean what they meant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_resource_updates: Vec<ManagedResourceUpdateCompletion>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<DateTime<Utc>>,
     #[serde(default = "yes")]
@@ -215,6 +218,7 @@ impl ManagedExecutionMetadata {
             pending_operation: None,
             last_restart: None,
             last_resource_update: None,
+            earlier_resource_updates: Vec::new(),
             finished_at: None,
             paused_with_memory: true,
             boot_id: None,
@@ -243,6 +247,17 @@ impl ManagedExecutionMetadata {
             ));
         }
         Ok(())
+    }
+
+    /// The completed update of that id, as far back as they are kept.
+    pub(crate) fn completed_update(
+        &self,
+        operation_id: &OperationId,
+    ) -> Option<&ManagedResourceUpdateCompletion> {
+        self.last_resource_update
+            .iter()
+            .chain(&self.earlier_resource_updates)
+            .find(|done| done.operation_id == *operation_id)
     }
 
     /// Whether a create with this request is the one that made this record.

@@ -11,6 +11,10 @@ use super::record::{BoxRecord, ManagedExecutionMetadata};
 use super::state::{GenerationStep, IllegalTransition, ManagedExecutionState};
 use crate::local_execution::LocalExecutionHandle;
 
+/// Completed resource updates that a record keeps beside the last one. A late retry of an older one is a new
+/// operation here; the runtime's own journal refuses it while it knows the id.
+const KEPT_EARLIER_UPDATES: usize = 16;
+
 /// The data of one transition, applied in its transaction.
 #[derive(Debug, Clone)]
 pub enum RuntimeUpdate {
@@ -263,11 +267,17 @@ pub(crate) fn merge_resource_update(
         return;
     };
     update.apply_to(&mut metadata.request.config.resource_limits);
-    metadata.last_resource_update = Some(ManagedResourceUpdateCompletion {
-        operation_id,
-        generation: metadata.generation,
-        update,
-    });
+    let before = metadata
+        .last_resource_update
+        .replace(ManagedResourceUpdateCompletion {
+            operation_id,
+            generation: metadata.generation,
+            update,
+        });
+    let earlier = &mut metadata.earlier_resource_updates;
+    earlier.extend(before);
+    let surplus = earlier.len().saturating_sub(KEPT_EARLIER_UPDATES);
+    earlier.drain(..surplus);
     record.resource_limits = metadata.request.config.resource_limits.clone();
 }
 

@@ -294,3 +294,24 @@ async fn a_record_of_another_boot_has_ended_whatever_the_backend_says() {
     let ended = world.stored(&lease).await;
     assert_eq!((ended.status.as_str(), ended.exit_code), ("stopped", None));
 }
+
+#[tokio::test]
+async fn an_earlier_update_is_known_by_its_id_too() {
+    let world = World::new();
+    let lease = world.launch().await;
+    let (id, generation) = (&lease.execution_id, lease.generation);
+    let update = |limit| a3sbox_core::ExecutionResourceUpdate {
+        pids_limit: Some(limit),
+        ..a3sbox_core::ExecutionResourceUpdate::default()
+    };
+    let (first, second) = (operation("first"), operation("second"));
+    let manager = &world.manager;
+    let ask = |op, limit| manager.update_resources(id, generation, op, update(limit));
+    ask(&first, 10).await.unwrap();
+    ask(&second, 20).await.unwrap();
+    ask(&first, 10).await.unwrap();
+    assert_conflict(ask(&first, 30).await);
+    assert_eq!(world.probe.count("update"), 2);
+    let stored = world.stored(&lease).await;
+    assert_eq!(stored.resource_limits.pids_limit, Some(20));
+}

@@ -59,7 +59,7 @@ impl Owner {
     ) -> Option<ExecutionManagerResult<FencedAnswer>> {
         let record = self.ledger.record();
         let managed = record.managed_execution.as_ref()?;
-        let done = managed.last_resource_update.as_ref();
+        let done = managed.completed_update(&call.operation_id);
         let pending = match &managed.pending_operation {
             Some(Claim::UpdateResources {
                 operation_id,
