@@ -59,6 +59,9 @@ type Ledger = Arc<Mutex<BTreeMap<String, Seen>>>;
 type Names = Arc<tokio::sync::Semaphore>;
 const ALL_CLIENTS: u32 = 8;
 
+/// The runtime that drives the owners.
+static OWNERS: std::sync::OnceLock<tokio::runtime::Handle> = std::sync::OnceLock::new();
+
 /// Runs `client` on threads of its own while this runtime drives the owners.
 pub(crate) async fn on_threads(
     clients: u64,
@@ -93,6 +96,7 @@ mod client {
 
 #[tokio::test]
 async fn both_faces_race_and_every_generation_has_one_winner() {
+    OWNERS.set(tokio::runtime::Handle::current()).unwrap();
     let mut world = World::new();
     let mut events = std::mem::replace(&mut world.events, tokio::sync::mpsc::channel(1).1);
     let drain = tokio::spawn(async move { while events.recv().await.is_some() {} });
@@ -224,7 +228,13 @@ async fn replace(
         let last = record.managed_execution.unwrap().generation.get();
         ledger.lock().unwrap().entry(record.id).or_default().last = Some(last);
         soon(manager.delete(key, None)).await.unwrap();
-        soon(manager.provision(request(key))).await.unwrap();
+        // The owner lives in the runtime that creates it, which must outlive this client.
+        let (creator, wanted) = (manager.clone(), request(key));
+        let created = OWNERS
+            .get()
+            .unwrap()
+            .spawn(async move { creator.provision(wanted).await });
+        soon(created).await.unwrap().unwrap();
         soon(manager.release(key)).await.unwrap();
     }
 }
