@@ -27,6 +27,8 @@ impl Leftovers {
     }
 
     /// Processes and mounts that still name the folder of a containerd without tasks.
+    ///
+    /// What the stock shim left is a note on standard error: it is no fault of ours.
     pub fn of_containerd(containerd: &Containerd) -> Vec<String> {
         let dir = containerd.dir().display().to_string();
         let mut left: Vec<_> = processes(&[&format!("-address {dir}/")]);
@@ -36,7 +38,21 @@ impl Leftovers {
                 .into_iter()
                 .filter(|m| *m != format!("mount {dir}/run")),
         );
+        let (stock, left): (Vec<_>, Vec<_>) = left.into_iter().partition(|what| is_of_stock(what));
+        for what in stock {
+            eprintln!("note: left behind by the stock shim: {what}");
+        }
         left
+    }
+}
+
+/// A process of the stock shim, or a mount in a bundle that our shim has not marked as its own.
+fn is_of_stock(what: &str) -> bool {
+    match what.strip_prefix("mount ") {
+        None => what.contains("containerd-shim-runc-v2"),
+        Some(target) => Path::new(target).parent().is_some_and(|bundle| {
+            bundle.join("config.json").exists() && !bundle.join("a3sbox.json").exists()
+        }),
     }
 }
 
