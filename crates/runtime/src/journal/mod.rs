@@ -59,6 +59,9 @@ pub(crate) struct ContainerJournal {
     pub(crate) image: Image,
     /// Rewrite when the file passes this size.
     compact_at_bytes: u64,
+    /// A fact is true and not in the file: the next one may not follow what the file says, so that the file is
+    /// rewritten first.
+    is_behind: bool,
 }
 
 impl ContainerJournal {
@@ -74,6 +77,7 @@ impl ContainerJournal {
             file: opened.journal,
             image,
             compact_at_bytes: COMPACT_FROM_BYTES,
+            is_behind: false,
         })
     }
 
@@ -82,8 +86,9 @@ impl ContainerJournal {
         // An entry that cannot follow must not reach the file: it would never be read back.
         self.image.check(&entry)?;
         let line = serde_json::to_vec(&entry).map_err(JournalError::Encode)?;
-        if self.file.size_bytes() > self.compact_at_bytes {
+        if self.is_behind || self.file.size_bytes() > self.compact_at_bytes {
             self.compact()?;
+            self.is_behind = false;
         }
         self.file.append(&line)?;
         self.image.apply(entry)?;
@@ -96,6 +101,7 @@ impl ContainerJournal {
             if !matches!(error, JournalError::Illegal(_)) {
                 // Checked by the attempt to commit it.
                 let _ = self.image.apply(entry);
+                self.is_behind = true;
             }
         })
     }

@@ -34,7 +34,7 @@ pub(crate) async fn pause(
         .await
         .map_err(RuntimeError::engine("OCI runtime pause failed"))?;
     drop(hold);
-    container.commit(Entry::Paused { operation })?;
+    container.witness(Entry::Paused { operation })?;
     container.emit(None, RuntimeEventKind::ContainerPaused);
     Ok(container.record_as(Status::Paused))
 }
@@ -70,7 +70,7 @@ pub(crate) async fn resume(
         }) => {}
         Err(error) => return Err(RuntimeError::engine("OCI runtime resume failed")(error).into()),
     }
-    container.commit(Entry::Resumed { operation })?;
+    container.witness(Entry::Resumed { operation })?;
     container.emit(None, RuntimeEventKind::ContainerResumed);
     Ok(container.record_as(Status::Running))
 }

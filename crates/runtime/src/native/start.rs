@@ -44,7 +44,7 @@ pub(crate) async fn start(
         .await
         .map_err(RuntimeError::engine("OCI runtime start failed"))?;
     drop(hold);
-    container.commit(Entry::Started { operation })?;
+    container.witness(Entry::Started { operation })?;
     container.emit(None, RuntimeEventKind::ContainerStarted);
     Ok(container.record_as(Status::Running))
 }

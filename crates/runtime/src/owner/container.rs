@@ -18,7 +18,7 @@ use super::registry::no_container;
 use super::state::Status;
 use crate::error::RuntimeError;
 use crate::events::EventLog;
-use crate::journal::{ContainerJournal, Entry, Image, Operation, RequestDigest};
+use crate::journal::{ContainerJournal, Entry, Image, JournalError, Operation, RequestDigest};
 use crate::native::cgroup::Cgroup;
 use crate::native::engine::Engine;
 
@@ -204,6 +204,22 @@ impl Container {
         }
         live.journal.note(entry)?;
         Ok(())
+    }
+
+    /// The effect of a verb, which whoever adopts the container sees for himself. A failing disk does not make
+    /// it untrue: the verb has succeeded, and the journal catches up with the next fact.
+    pub(crate) fn witness(&self, entry: Entry) -> Result<(), RuntimeError> {
+        let mut live = self.live();
+        if live.is_gone {
+            return Ok(());
+        }
+        match live.journal.note(entry) {
+            Err(JournalError::Durable(error)) => {
+                tracing::warn!(container_id = %self.id(), error = %error, "an effect is not recorded yet");
+                Ok(())
+            }
+            other => Ok(other?),
+        }
     }
 
     /// Looks for the outcome of an earlier, equal request.

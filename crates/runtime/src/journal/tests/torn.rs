@@ -97,3 +97,32 @@ fn a_fact_torn_at_any_byte_is_there_or_is_not() {
         std::fs::write(Path::new(&folder).join("runtime-torn.rows"), rows).unwrap();
     }
 }
+
+#[test]
+fn a_fact_that_could_not_be_written_is_made_up_for_by_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = ContainerJournal::open(folder.path()).unwrap();
+    journal.commit(created()).unwrap();
+    journal
+        .commit(Entry::Started {
+            operation: operation("start"),
+        })
+        .unwrap();
+    // As a note does when the disk is full.
+    let paused = Entry::Paused {
+        operation: operation("pause"),
+    };
+    journal.image.apply(paused).unwrap();
+    journal.is_behind = true;
+    // Without the pause, a resume cannot follow.
+    journal
+        .commit(Entry::Resumed {
+            operation: operation("resume"),
+        })
+        .unwrap();
+    let expected = journal.image.entries();
+    drop(journal);
+    let image = ContainerJournal::open(folder.path()).unwrap().image;
+    assert_eq!(image.entries(), expected);
+    assert_eq!(image.status, Status::Running);
+}
