@@ -1,5 +1,6 @@
 //! The service in a process of its own, for tests that kill it.
 
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -39,7 +40,7 @@ impl OwnerProcess {
             .unwrap();
         self.child = Some(child);
         let socket = self.socket.clone();
-        eventually("the owner listens", || socket.exists()).await;
+        eventually("the owner listens", || UnixStream::connect(&socket).is_ok()).await;
     }
 
     /// SIGKILL, and nothing of it is left when this returns.

@@ -99,7 +99,11 @@ impl OwnerRuntime {
     /// When the socket cannot be bound or fails.
     pub async fn serve(self: Arc<Self>, socket: &Path) -> std::io::Result<()> {
         let _ = std::fs::remove_file(socket);
-        let listener = UnixListener::bind(socket)?;
+        // It listens before its name is there: who sees the name can connect.
+        let unnamed = socket.with_extension("binding");
+        let listener = UnixListener::bind(&unnamed)?;
+        std::fs::hard_link(&unnamed, socket)?;
+        std::fs::remove_file(&unnamed)?;
         loop {
             let (stream, _) = listener.accept().await?;
             let service: Arc<dyn OciRuntimeService> = self.clone();

@@ -118,3 +118,59 @@ fn refused(error: BoxError) -> ExecutionManagerError {
         other => ExecutionManagerError::Internal(other.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use a3sbox_core::{BoxConfig, ExecutionRecordPolicy};
+
+    use super::*;
+    use crate::ManagedRuntimeRoute;
+
+    #[test]
+    fn a_record_is_what_its_arguments_say() {
+        let request = CreateExecutionRequest {
+            external_sandbox_id: "sandbox".to_owned(),
+            config: BoxConfig {
+                image: "busybox".to_owned(),
+                extra_env: vec![("A".to_owned(), "1".to_owned())],
+                ..BoxConfig::default()
+            },
+            labels: BTreeMap::from([("team".to_owned(), "x".to_owned())]),
+            policy: ExecutionRecordPolicy::default(),
+            rootfs_snapshot_id: None,
+        };
+        let now = DateTime::from_timestamp(1_700_000_000, 0).unwrap();
+        let home = Path::new("/nowhere/home");
+        let operation_id = OperationId::new("create").unwrap();
+        for id in ["8d0c1f52-1111-2222-3333-444455556666", "no uuid at all"] {
+            let execution_id = ExecutionId::new(id).unwrap();
+            let build = || {
+                let request = request.clone();
+                build_managed_record(home, &execution_id, operation_id.clone(), request, now)
+            };
+            let record = build().unwrap();
+            let again = serde_json::to_value(build().unwrap()).unwrap();
+            assert_eq!(serde_json::to_value(&record).unwrap(), again);
+            assert_eq!(
+                (record.id.as_str(), record.status.as_str()),
+                (id, "created")
+            );
+            assert!(!record.short_id.contains('-') && record.short_id.len() <= SHORT_ID_CHARS);
+            assert_eq!(record.name, format!("managed-{}", record.short_id));
+            assert_eq!(record.box_dir, home.join("boxes").join(id));
+            assert!(record.exec_socket_path.starts_with(&record.box_dir));
+            assert!(record.console_log.starts_with(&record.box_dir));
+            assert_eq!(record.created_at, now);
+            assert_eq!(record.env.get("A").map(String::as_str), Some("1"));
+            assert_eq!(record.labels.get("team").map(String::as_str), Some("x"));
+            assert_eq!((record.pid, record.exit_code), (None, None));
+            let metadata = record.managed_execution.unwrap();
+            assert_eq!(metadata.generation, ExecutionGeneration::INITIAL);
+            assert_eq!(metadata.runtime_route, ManagedRuntimeRoute::Unspecified);
+            assert!(metadata.oci_runtime.is_none() && metadata.pending_operation.is_none());
+        }
+        assert!(!home.exists());
+    }
+}

@@ -141,7 +141,7 @@ pub async fn nothing_runs_before_its_log_projection(world: World) {
     world.assert_nothing_runs(Some(&lease.execution_id));
 }
 
-// proves: 3.4 3.5
+// proves: L3.4 L3.5
 pub async fn creation_with_a_used_operation_id(world: World) {
     let launched = world.launch().await;
     let again = world
