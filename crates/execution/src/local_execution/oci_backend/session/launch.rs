@@ -40,7 +40,20 @@ struct Fingerprint<'a> {
 }
 
 impl OciLocalExecutionBackend {
+    /// Starts the command from a task of its own: a caller that hangs up meanwhile recalls neither the
+    /// process nor its timeout.
     pub(super) async fn launch(
+        &self,
+        record: &BoxRecord,
+        command: SessionCommand,
+    ) -> ExecutionManagerResult<OciProcess> {
+        let (backend, record) = (self.clone(), record.clone());
+        tokio::spawn(async move { backend.launch_to_the_end(&record, command).await })
+            .await
+            .unwrap_or_else(|error| Err(internal(format!("the exec was not dispatched: {error}"))))
+    }
+
+    async fn launch_to_the_end(
         &self,
         record: &BoxRecord,
         command: SessionCommand,
@@ -83,24 +96,16 @@ impl OciLocalExecutionBackend {
         ))
     }
 
-    /// Sends the exec from a task of its own: a caller that hangs up does not recall it.
     async fn dispatch(
         &self,
         request: ExecRequest,
         target: &ProcessTarget,
         terminal: bool,
     ) -> Result<(), Dispatch> {
-        let client = self.client.clone();
-        let sent = tokio::spawn(async move { client.exec(request).await }).await;
-        match sent {
-            Ok(Ok(process)) => validate_process(&process, target, terminal).map_err(Dispatch::Open),
-            Ok(Err(error)) if is_refusal(error.code) => {
-                Err(Dispatch::Refused(runtime_error(error)))
-            }
-            Ok(Err(error)) => Err(Dispatch::Open(runtime_error(error))),
-            Err(error) => Err(Dispatch::Open(internal(format!(
-                "the exec was not dispatched: {error}"
-            )))),
+        match self.client.exec(request).await {
+            Ok(process) => validate_process(&process, target, terminal).map_err(Dispatch::Open),
+            Err(error) if is_refusal(error.code) => Err(Dispatch::Refused(runtime_error(error))),
+            Err(error) => Err(Dispatch::Open(runtime_error(error))),
         }
     }
 }
