@@ -2,7 +2,7 @@
 
 use super::{Effect, ExecEvent, ExecState, Refusal, Verdict};
 
-/// An exec's machine. Whether the container admits the verb is asked of [`next_init`] first.
+/// An exec's machine. Whether the container admits the verb is asked of [`super::next_init`] first.
 pub(crate) const fn next_exec(state: ExecState, event: ExecEvent) -> Verdict<ExecState> {
     use Effect as E;
     use ExecEvent as Ev;
