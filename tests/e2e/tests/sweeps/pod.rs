@@ -73,10 +73,14 @@ impl<'a> Pod<'a> {
     }
 
     pub(crate) fn await_ready(&self) -> Result<()> {
-        let mark = self.folder.path().join("ready");
         eventually("the process is ready", LIMIT, || {
-            Ok(mark.exists().then_some(()))
+            Ok(self.is_ready().then_some(()))
         })
+    }
+
+    /// Whether the subject's program has begun.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.folder.path().join("ready").exists()
     }
 
     /// Whether the subject's process took the SIGTERM and ended by itself.

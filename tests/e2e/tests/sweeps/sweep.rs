@@ -105,6 +105,9 @@ impl Point<'_> {
         let fired = tracer.finish(self.fault, answer.is_err())?;
         let Some(fired) = fired else {
             answer.context("the verb failed without a fault")?;
+            if matches!(self.verb, Verb::Pause | Verb::Resume) {
+                truth::check_frozen(pod)?;
+            }
             self.recover_by_client(since)?;
             return Ok(None);
         };
@@ -112,7 +115,15 @@ impl Point<'_> {
             Fault::Kill => self.after_death(&socket, since, holder_since)?,
             Fault::Eio | Fault::Enospc => {
                 let told = self.check_answer(&answer, &fired.path)?;
+                if matches!(self.verb, Verb::Pause | Verb::Resume) {
+                    truth::check_frozen(pod)?;
+                }
+                let is_told_created = truth::is_created(pod);
                 let exit = self.recover_by_client(since)?;
+                ensure!(
+                    !(is_told_created && pod.is_ready()),
+                    "the process ran, and containerd said that it was not started"
+                );
                 ensure!(
                     pod.server().is_ok_and(|(pid, _)| pid == server),
                     "the server is another one"

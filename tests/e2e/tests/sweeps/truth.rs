@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use a3sbox_e2e::{Leftovers, Watcher, eventually};
 use anyhow::{Context, Result, ensure};
+use containerd_client::types::v1::Status;
 use serde_json::Value;
 
 use crate::pod::{EXIT_CODE, Pod};
@@ -189,4 +190,49 @@ fn processes(id: &str) -> Vec<String> {
         }
     }
     found
+}
+
+/// Whether containerd says that the task waits for its start.
+pub(crate) fn is_created(pod: &Pod<'_>) -> bool {
+    let process = pod.api.state(&pod.subject, "");
+    process.is_ok_and(|process| process.status() == Status::Created)
+}
+
+/// containerd's status of a task and the kernel's freezer say the same.
+pub(crate) fn check_frozen(pod: &Pod<'_>) -> Result<()> {
+    let process = pod.api.state(&pod.subject, "")?;
+    let is_frozen = is_frozen(process.pid)?;
+    let is_paused = process.status() == Status::Paused;
+    ensure!(
+        is_paused == is_frozen && (is_paused || process.status() == Status::Running),
+        "containerd says {:?}, and its cgroup is {}frozen",
+        process.status(),
+        if is_frozen { "" } else { "not " }
+    );
+    Ok(())
+}
+
+fn is_frozen(pid: u32) -> Result<bool> {
+    let memberships = std::fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+    for line in memberships.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
+            continue;
+        };
+        for root in hierarchies() {
+            let group = root.join(path.trim_start_matches('/'));
+            let is_v1 = controllers.split(',').any(|name| name == "freezer");
+            let (file, frozen) = match (is_v1, controllers) {
+                (true, _) => ("freezer.state", "FROZEN"),
+                (false, "") => ("cgroup.freeze", "1"),
+                _ => continue,
+            };
+            if let Ok(state) = std::fs::read_to_string(group.join(file))
+                && state.trim() == frozen
+            {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
