@@ -178,16 +178,11 @@ fn less_isolation(node: &Node<'_>) -> Result<()> {
 }
 
 fn checkpoint_without_criu(node: &Node<'_>) -> Result<()> {
-    if std::process::Command::new("criu")
-        .arg("--version")
-        .output()
-        .is_ok()
-    {
-        return Ok(());
-    }
-    let running = node.background(&node.id("criu"), &[], &["sleep", "1000"])?;
+    let id = node.id("criu");
+    let path = config_file(node, &id, "CriuPath = \"/no/such/criu\"\n")?;
+    let running = node.background(&id, &["--runtime-config-path", &path], &["sleep", "1000"])?;
     let out = node.ctr(&["task", "checkpoint", running.id()])?.refused()?;
-    ensure!(out.stderr.to_lowercase().contains("criu"), "{}", out.stderr);
+    ensure!(out.stderr.contains("/no/such/criu"), "{}", out.stderr);
     ensure!(
         node.status(running.id())?
             .is_some_and(|(_, s)| s == "RUNNING"),
