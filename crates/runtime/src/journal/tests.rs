@@ -5,6 +5,7 @@ use crate::native::cgroup::CgroupPaths;
 use crate::native::identity::ProcessIdentity;
 use crate::owner::state::Status;
 
+mod mutated;
 mod torn;
 
 const INIT: ProcessIdentity = ProcessIdentity {
