@@ -1,6 +1,7 @@
 //! Settle: what a claim left behind, and what the backend sees, become one truth.
 //!
-//! Look, decide (file `decide.rs`, pure), act. The only place that acts on an interrupted operation.
+//! Look, decide (file `decide.rs`, pure), act. The only place that acts on an interrupted operation; a start
+//! whose own effect failed looks and decides in `start.rs`.
 
 use a3sbox_core::{ExecutionManagerError, ExecutionManagerResult};
 
