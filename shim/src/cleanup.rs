@@ -98,7 +98,7 @@ async fn take_away(args: &Args, bundle: &Path, socket: Option<&Path>) -> DeleteR
     };
     if let Some(socket) = socket {
         if crate::bootstrap::is_served(socket).unwrap_or(false)
-            && let Some(response) = ask_server(socket, &args.id).await
+            && let Some(response) = ask_server(socket, &args.id, trace.as_ref()).await
         {
             return response;
         }
@@ -130,13 +130,13 @@ async fn take_away(args: &Args, bundle: &Path, socket: Option<&Path>) -> DeleteR
             warn!(error = chain(&error), "the record's folder stays");
         }
         assembly::remove_leftovers(&paths);
-        return nothing_known("its record could not be used");
+        return from_trace(trace.as_ref(), "its record could not be used");
     }
     nothing_known("its bundle says nothing")
 }
 
 /// Has a living server do it. `None` when it does not answer, and then its state is ours to look at.
-async fn ask_server(socket: &Path, id: &str) -> Option<DeleteResponse> {
+async fn ask_server(socket: &Path, id: &str, trace: Option<&Trace>) -> Option<DeleteResponse> {
     let address = format!("unix://{}", socket.display());
     let client = TaskClient::new(Client::connect(&address).await.ok()?);
     let deadline = || context::with_duration(SERVER_DEADLINE);
@@ -145,7 +145,7 @@ async fn ask_server(socket: &Path, id: &str) -> Option<DeleteResponse> {
     match client.state(deadline(), &state).await {
         Ok(_) => {}
         Err(ttrpc::Error::RpcStatus(status)) if status.code() == ttrpc::Code::NOT_FOUND => {
-            return Some(nothing_known("the pod's shim does not have it"));
+            return Some(from_trace(trace, "the pod's shim does not have it"));
         }
         Err(_) => return None,
     }

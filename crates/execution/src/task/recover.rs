@@ -174,6 +174,10 @@ async fn settle_exit(
 }
 
 /// The observed process is the recorded one, as far as both are known.
+///
+/// This is the second look. The runtime reports a process as its own only by the pid *and* start time of
+/// its own record, and signals through a pidfd that it took under that proof; a container whose pid was
+/// not recorded here yet is therefore still its container, and has to be ended.
 fn is_same(task: &TaskRecord, observed: TaskInit) -> bool {
     match (
         task.init.pid,
