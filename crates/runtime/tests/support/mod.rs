@@ -404,8 +404,17 @@ pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) 
 
 /// One rootfs for all tests of a binary; containers write to their own tmpfs alone.
 pub(crate) fn rootfs() -> &'static Path {
-    static ROOTFS: std::sync::OnceLock<tempfile::TempDir> = std::sync::OnceLock::new();
-    ROOTFS.get_or_init(make_rootfs).path()
+    static ROOTFS: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
+    ROOTFS.get_or_init(|| {
+        // Nobody ends a static: it has a name in the build's folder, and the next run takes it over.
+        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("runtime-rootfs");
+        if !kept.is_dir() {
+            let made = make_rootfs();
+            // Another test binary may have been faster, which is as good.
+            let _ = a3sbox_durable::folder::publish(made.path(), &kept);
+        }
+        kept
+    })
 }
 
 fn make_rootfs() -> tempfile::TempDir {
@@ -421,10 +430,13 @@ fn make_rootfs() -> tempfile::TempDir {
         busybox.display()
     );
     let folder = tempfile::Builder::new()
-        .prefix("a3sbox-runtime-rootfs-")
-        .tempdir()
+        .prefix("runtime-rootfs-")
+        .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
         .unwrap();
-    for name in ["bin", "proc", "sys", "dev", "tmp", "etc"] {
+    // A container that has another user looks into it.
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), everybody).unwrap();
+    for name in ["bin", "proc", "sys", "dev", "tmp", "etc", "out"] {
         std::fs::create_dir(folder.path().join(name)).unwrap();
     }
     let bin = folder.path().join("bin");
