@@ -1,6 +1,7 @@
 //! The cases, by subject. Each takes a fresh world and leaves nothing.
 
 pub mod exec;
+pub mod files;
 pub mod kill;
 pub mod launch;
 pub mod observe;
@@ -30,7 +31,7 @@ macro_rules! for_each_behaviour {
             refuse::stale_generations_before_any_effect;
             refuse::session_modes_that_the_runtime_lacks;
             refuse::malformed_commands;
-            refuse::files_that_this_runtime_does_not_serve;
+            refuse::files_that_a_runtime_does_not_serve;
             exec::a_lost_answer_is_replayed_by_another_manager;
             exec::a_relative_command_is_found_in_the_rootfs;
             exec::a_used_key_with_another_command_starts_nothing;
@@ -38,6 +39,7 @@ macro_rules! for_each_behaviour {
             exec::a_caller_that_hangs_up_keeps_the_timeout;
             session::lost_input_is_written_once;
             session::a_terminal_has_its_size_and_takes_signals;
+            files::transfers_and_changes_happen_once;
             pause::each_pause_and_resume_is_a_generation;
             pause::a_pause_without_effect_is_rolled_back;
             pause::lost_answers_are_settled_without_a_second_effect;

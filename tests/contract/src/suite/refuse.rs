@@ -182,9 +182,9 @@ pub async fn malformed_commands(world: World) {
     end(&world, &launched).await;
 }
 
-/// File operations are refused by name until the native driver serves them; local checks come first.
+/// Local checks come first, then the generation, then what the runtime serves.
 // proves: B20 B21
-pub async fn files_that_this_runtime_does_not_serve(world: World) {
+pub async fn files_that_a_runtime_does_not_serve(world: World) {
     let launched = world.launch().await;
     let (id, generation) = (launched.id(), launched.generation());
     world.faults.hide(RuntimeOperation::File);
