@@ -60,6 +60,9 @@ impl Case {
     }
 }
 
+/// How long the last shims of a run may take to end.
+const END_LIMIT: std::time::Duration = std::time::Duration::from_secs(40);
+
 /// The containerds of this run, each started when its first case needs it.
 #[derive(Default)]
 struct Fleet(Mutex<BTreeMap<Version, Arc<Containerd>>>);
@@ -86,6 +89,12 @@ impl Fleet {
         let running = std::mem::take(&mut *self.0.lock().unwrap_or_else(|e| e.into_inner()));
         let mut left = Vec::new();
         for (version, containerd) in running {
+            // A shim whose last task was deleted a moment ago is still on its way out.
+            let _ = crate::eventually("the last shims end", END_LIMIT, || {
+                Ok(Leftovers::of_containerd(&containerd)
+                    .is_empty()
+                    .then_some(()))
+            });
             let found = Leftovers::of_containerd(&containerd);
             left.extend(
                 found

@@ -39,8 +39,10 @@ impl Leftovers {
                 .filter(|m| *m != format!("mount {dir}/run")),
         );
         let (stock, left): (Vec<_>, Vec<_>) = left.into_iter().partition(|what| is_of_stock(what));
-        for what in stock {
-            eprintln!("note: left behind by the stock shim: {what}");
+        if left.is_empty() {
+            for what in stock {
+                eprintln!("note: left behind by the stock shim: {what}");
+            }
         }
         left
     }

@@ -29,6 +29,7 @@ pub(crate) fn cases() -> Vec<Case> {
         )
         .ours_alone(),
         Case::full("hooks::a_good_life_runs_every_hook_once", every_hook_once),
+        Case::full("hooks::know_the_container_by_its_id", the_containers_id),
         Case::full(
             "security::case_12_an_unknown_syscall_name_is_skipped",
             unknown_syscall_name,
@@ -167,6 +168,28 @@ fn every_hook_once(node: &Node<'_>) -> Result<()> {
         .filter_map(|l| l.split(' ').next().map(str::to_owned))
         .collect();
     ensure!(words == ["cr", "po", "ps"], "{words:?}");
+    Ok(())
+}
+
+/// nerdctl's network hooks look their container up by the id in the state that they are given.
+fn the_containers_id(node: &Node<'_>) -> Result<()> {
+    let id = node.id("named");
+    let bundle = Bundle::bare(node.containerd, &id, &["true"])?;
+    let dir = bundle.dir().to_owned();
+    let hook = |name: &str| {
+        let script = format!("cat >{}/{name}", dir.display());
+        json!({"path": "/bin/sh", "args": ["sh", "-c", script]})
+    };
+    // Two poststop hooks are run by the driver, one by the engine.
+    bundle
+        .with(json!({"hooks": {
+            "createRuntime": [hook("cr")], "poststop": [hook("ps1"), hook("ps2")]}}))
+        .run(node, &id, &["--rm"])?
+        .ok()?;
+    for name in ["cr", "ps1", "ps2"] {
+        let state: Value = serde_json::from_slice(&std::fs::read(dir.join(name))?)?;
+        ensure!(state["id"] == json!(id), "{name}: {state}");
+    }
     Ok(())
 }
 
