@@ -48,6 +48,10 @@ pub struct StdioUris {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EngineOptions {
+    /// Name of the container in the engine, and with it in the state that hooks read: the caller's own.
+    /// `None` is the runtime's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container_id: Option<String>,
     /// Engine binary, a name searched in `PATH` or an absolute path. `None` is the driver's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binary: Option<String>,
@@ -67,4 +71,18 @@ pub struct EngineOptions {
     pub restore_from: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub criu_work_path: Option<PathBuf>,
+}
+
+impl EngineOptions {
+    /// Whether an engine takes this as a container's name: it becomes a folder, and runc allows these
+    /// signs only.
+    pub fn is_container_id(name: &str) -> bool {
+        const MAX_BYTES: usize = 255;
+        (1..=MAX_BYTES).contains(&name.len())
+            && !name.starts_with('.')
+            && !name.starts_with('-')
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"_+-.".contains(&b))
+    }
 }

@@ -67,6 +67,8 @@ pub(crate) fn provision(
     let bundle = PathBuf::from(&request.bundle);
     let runc = context.runc;
     let engine = EngineOptions {
+        // nerdctl's network hooks, among others, find the container by it.
+        container_id: Some(request.id.clone()).filter(|id| EngineOptions::is_container_id(id)),
         binary: runc.binary_name.clone(),
         // Both are per namespace: two namespaces may use one container id.
         root: Some(match &runc.root {

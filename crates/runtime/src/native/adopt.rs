@@ -166,7 +166,7 @@ impl Found<'_> {
         let hold = SpawnHold::take();
         let state = container
             .engine
-            .state(container.folder(), container.id().as_str(), &hold)
+            .state(container.folder(), container.engine_id(), &hold)
             .await;
         drop(hold);
         let noted = match state {
@@ -279,7 +279,7 @@ fn remove_unrecorded_cgroup(container: &Container) {
     let file = container.file();
     let removed = Cgroup::from_config(
         file.cgroups_path.as_deref(),
-        container.id().as_str(),
+        container.engine_id(),
         file.engine.systemd_cgroup,
     )
     .and_then(|cgroup| cgroup.remove_if_empty());

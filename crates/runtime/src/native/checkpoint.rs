@@ -85,7 +85,7 @@ pub(crate) async fn checkpoint(
         .engine
         .checkpoint(
             container.folder(),
-            container.id().as_str(),
+            container.engine_id(),
             &request,
             &work,
             &hold,

@@ -168,7 +168,7 @@ async fn run(
     let request = &wanted.request;
     let spec = request.bundle.spec();
     let owner = StdioOwner {
-        id: container.id().as_str(),
+        id: container.engine_id(),
         namespace: &driver.config.namespace,
         pumped: wanted::is_relabelled(spec.process().as_ref()),
     };
@@ -205,7 +205,7 @@ async fn launch(
 
     let hold = SpawnHold::take();
     let call = CreateCall {
-        id: container.id().as_str(),
+        id: container.engine_id(),
         bundle: &bundle,
         options: &wanted.engine,
         console_socket: console.as_ref().map(ConsoleSocket::path),

@@ -195,27 +195,21 @@ pub(crate) async fn undo_create(driver: &Driver, container: &Arc<Container>, why
 pub(crate) fn configured_cgroup(container: &Container) -> Result<Cgroup, CgroupError> {
     Cgroup::from_config(
         container.file().cgroups_path.as_deref(),
-        container.id().as_str(),
+        container.engine_id(),
         container.engine.systemd_cgroup,
     )
 }
 
 /// The engine cleans up after a create that fails, but not after one that was killed.
 async fn undo_engine(container: &Container) {
-    let state = container.engine.root.join(container.id().as_str());
+    let state = container.engine.root.join(container.engine_id());
     if !state.exists() {
         return;
     }
     let hold = SpawnHold::take();
     let deleted = container
         .engine
-        .delete(
-            container.folder(),
-            container.id().as_str(),
-            true,
-            None,
-            &hold,
-        )
+        .delete(container.folder(), container.engine_id(), true, None, &hold)
         .await;
     match deleted {
         Ok(()) => {}
@@ -235,7 +229,7 @@ async fn engine_delete(container: &Container) -> Result<(), EngineError> {
             .engine
             .delete(
                 container.folder(),
-                container.id().as_str(),
+                container.engine_id(),
                 force,
                 None,
                 &hold,
@@ -285,7 +279,9 @@ async fn poststop(container: &Container) {
     if hooks.is_empty() {
         return;
     }
-    match serde_json::to_vec(&container.record_as(Status::Stopped).state) {
+    let mut state = container.record_as(Status::Stopped).state;
+    state.set_id(container.engine_id().to_owned());
+    match serde_json::to_vec(&state) {
         Ok(state) => hooks::run_poststop(hooks, &state).await,
         Err(error) => {
             tracing::error!(container_id = %container.id(), error = %error, "poststop hooks were not run");

@@ -124,7 +124,7 @@ async fn launch(
     let (fds, console) = child_stdio(child);
     let hold = SpawnHold::take();
     let call = ExecCall {
-        id: container.id().as_str(),
+        id: container.engine_id(),
         process: &request.process,
         pid_file: &pid_file,
         console_socket: console.as_ref().map(ConsoleSocket::path),

@@ -30,7 +30,7 @@ pub(crate) async fn pause(
     let hold = SpawnHold::take();
     container
         .engine
-        .pause(container.folder(), container.id().as_str(), &hold)
+        .pause(container.folder(), container.engine_id(), &hold)
         .await
         .map_err(RuntimeError::engine("OCI runtime pause failed"))?;
     drop(hold);
@@ -58,7 +58,7 @@ pub(crate) async fn resume(
     let hold = SpawnHold::take();
     let resumed = container
         .engine
-        .resume(container.folder(), container.id().as_str(), &hold)
+        .resume(container.folder(), container.engine_id(), &hold)
         .await;
     drop(hold);
     match resumed {

@@ -34,7 +34,7 @@ pub(crate) async fn start(
         .engine
         .start(
             container.folder(),
-            container.id().as_str(),
+            container.engine_id(),
             container
                 .file()
                 .poststart_timeout

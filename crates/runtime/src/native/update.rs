@@ -36,7 +36,7 @@ pub(crate) async fn update(
         .engine
         .update(
             container.folder(),
-            container.id().as_str(),
+            container.engine_id(),
             &request.resources,
             &hold,
         )

@@ -108,6 +108,14 @@ fn decode(driver: &Driver, request: CreateRequest, digest: RequestDigest) -> Res
         .config
         .engine_for(extension(&request, ENGINE_EXTENSION)?);
     let stdio = extension(&request, STDIO_EXTENSION)?;
+    if let Some(name) = &engine.container_id
+        && !EngineOptions::is_container_id(name)
+    {
+        return Err(Error::new(
+            ErrorCode::InvalidArgument,
+            format!("no engine has a container called {name:?}"),
+        ));
+    }
     Ok(Wanted {
         operation: Operation {
             id: request.context.operation_id.clone(),

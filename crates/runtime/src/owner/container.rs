@@ -94,6 +94,15 @@ impl Container {
         &self.file.id
     }
 
+    /// The name that the engine and the hooks know.
+    pub(crate) fn engine_id(&self) -> &str {
+        self.file
+            .engine
+            .container_id
+            .as_deref()
+            .unwrap_or(self.file.id.as_str())
+    }
+
     pub(crate) fn generation(&self) -> Generation {
         self.file.generation
     }
