@@ -59,12 +59,13 @@ pub(crate) fn exits(watcher: &Watcher, id: &str, process: &str, since: Mark) -> 
         .collect()
 }
 
-/// Checks a process's exit events against what it did. `took_the_signal`: it ended by itself, and nobody
-/// can have killed it.
+/// Checks a process's exit events against what it did. `took_the_signal`: it was about to end by itself.
+/// Between its mark and its end the cleanup of a dead shim may still have killed it, so 137 can be true
+/// then; without the mark its own code cannot.
 pub(crate) fn check_exits(exits: &[Exit], took_the_signal: bool) -> Result<()> {
     for exit in exits {
         let allowed: &[u32] = if took_the_signal {
-            &[EXIT_CODE, 255]
+            &[EXIT_CODE, 137, 255]
         } else {
             &[137, 255]
         };
